@@ -1,0 +1,50 @@
+"""What the books write: entries of a chain and the postings that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.accounting.limit import Account
+
+
+@dataclass(frozen=True, slots=True)
+class PostingLine:
+    """A change of one account."""
+
+    account: Account
+    reserved: int
+    settled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """Added, never changed."""
+
+    number: int
+    """Rises over the whole ledger, from 1."""
+    chain: str
+    """`gateway`, `campaign:C`, `run:C/R`"""
+    sequence: int
+    """Rises by one within its chain, from 1."""
+    kind: str
+    at_ms: int
+    campaign: str
+    run: str
+    call_id: str
+    body: bytes
+    """Canonical JSON (RFC 8785) of the whole entry, number, chain, sequence, kind, time, names and postings included: what is hashed."""
+    previous_hash: bytes
+    hash: bytes
+    """SHA-256 over the 32 bytes of `previous_hash` and `body`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posting:
+    """What one command wrote. `standing` where it was posted before: then nothing new was written."""
+
+    entries: tuple[LedgerEntry, ...]
+    lines: tuple[PostingLine, ...]
+    standing: bool = False
+    content: Mapping[str, object]
+    """The first entry's content as an object."""

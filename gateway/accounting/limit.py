@@ -1,0 +1,87 @@
+"""Where amounts are added up (accounts) and what they may not pass (limits)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.accounting.quantity import Quantity
+
+
+class Scope(StrEnum):
+    """Broadest last. `call` has caps but no account: nothing is added up over one call."""
+
+    CALL = "call"
+    RUN = "run"
+    CAMPAIGN = "campaign"
+    GATEWAY = "gateway"
+
+
+SCOPE_ORDER = {Scope.CALL: 0, Scope.RUN: 1, Scope.CAMPAIGN: 2, Scope.GATEWAY: 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One sum. The window is part of the name, so nothing is ever reset."""
+
+    scope: Scope
+    subject: str
+    """`` for the gateway, `CAMPAIGN`, or `CAMPAIGN/RUN`."""
+    quantity: Quantity
+    lane: str = ""
+    model: str = ""
+    window: str = ""
+    """`` for the scope's lifetime, else e.g. `day 2026-10-03 Asia/Shanghai`."""
+
+    @property
+    def key(self) -> str:
+        """The account's name in the ledger: six parts between bars; a bar or backslash in a model's name is escaped."""
+        model = self.model.replace("\\", "\\\\").replace("|", "\\|")
+        return f"{self.scope}|{self.subject}|{self.lane}|{model}|{self.quantity}|{self.window}"
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Always the sum of postings."""
+
+    reserved: int = 0
+    settled: int = 0
+
+    def plus(self, reserved: int, settled: int) -> Balance:
+        return Balance(self.reserved + reserved, self.settled + settled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A ceiling on an account, as resolved for one call."""
+
+    name: str
+    """Its path in TOML: `run.foreground.requests`."""
+    account: Account
+    ceiling: int
+    window_end_ms: int | None = None
+    """When the window ends and a new account begins; None for a lifetime."""
+    origin: str = ""
+    """`file:line` of the policy that set it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCaps:
+    """Limits of one call alone; None where there is none."""
+
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    """Over all choices and prompts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortfall:
+    """The numbers of a limit that stood in the way, at that moment."""
+
+    name: str
+    ceiling: int
+    settled: int
+    reserved: int
+    asked: int
+    resets_at_ms: int | None = None
+    origin: str = ""

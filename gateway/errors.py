@@ -1,0 +1,52 @@
+"""Every error that a caller can act on. What is refused is a value (`upstream.call.Refusal`) that `Refused` carries to the one place that answers."""
+
+from __future__ import annotations
+
+
+class GatewayError(Exception):
+    """Base of all errors of this project."""
+
+
+class ConfigurationError(GatewayError):
+    """A configuration file can't be used. The text names file, line, path, what is wrong and the mend."""
+
+
+class LedgerUnavailable(GatewayError):
+    """The ledger can't be written (locked, full disk, I/O error): nothing may be forwarded."""
+
+
+class LedgerLocked(LedgerUnavailable):
+    """Another process serves this ledger. The text says which."""
+
+
+class LedgerCorrupt(GatewayError):
+    """An entry does not fit its chain, or balances differ from postings. The text names the entry."""
+
+
+class CommandRejected(GatewayError):
+    """What the books were asked to write may not follow what stands there. The text says why."""
+
+
+class NotFound(GatewayError):
+    """No such campaign, run, key or call."""
+
+
+class ClockUncertain(GatewayError):
+    """The system clock can't be trusted until a person accepts it."""
+
+
+class EngineFailure(GatewayError):
+    """The engine could not be used. `kind` is one of unreachable, closed, died, timeout; `phase` names the time-out."""
+
+    def __init__(self, kind: str, phase: str = "", detail: str = "") -> None:
+        super().__init__(detail or kind)
+        self.kind = kind
+        self.phase = phase
+
+
+class ControlError(GatewayError):
+    """The control plane answered with an error; the text is its message."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status

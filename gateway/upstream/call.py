@@ -1,0 +1,75 @@
+"""The call that gate and forward handle, the ticket it waits with, and what it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from gateway.accounting.decision import Demand
+from gateway.accounting.limit import Limit, Shortfall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A call that was not admitted, and why. `final`: the agent should stop."""
+
+    code: str
+    final: bool
+    shortfall: Shortfall | None = None
+    message: str = ""
+    field_name: str = ""
+    waited_ms: int = 0
+
+
+class Refused(Exception):
+    """Carries a Refusal to the one place that answers (proxy/exchange.py)."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.code)
+        self.refusal = refusal
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Ticket:
+    """What the gate must know of a waiting call. Mutable only by the gate."""
+
+    call_id: str
+    campaign: str
+    run: str
+    lane: str
+    engine: str
+    """Name of the upstream (or pool) whose slot it needs. (run, lane, engine) is its flow."""
+    resolve: Callable[[int], Sequence[Limit]]
+    """Limits at a moment (ms), narrow to broad: asked again when a window ends."""
+    demand: Callable[[int, bool], Demand]
+    """(prompt tokens, exact) -> what it wants."""
+    bound_tokens: int
+    """First prompt figure, at once."""
+    bound_exact: bool
+    """The first figure is already exact (or nothing better can be had)."""
+    count: Callable[[], Awaitable[int]] | None
+    """Exact count, asked for at most once; None where there is no counter. May raise Refused."""
+    check: Callable[[int], Refusal | None] = field(default=lambda _now: None)
+    """Deadline, span, closed run, revoked key, at a moment: a final refusal or None."""
+    check_prompt: Callable[[int, bool], Refusal | None] = field(default=lambda _p, _exact: None)
+    """What one call can never have (a prompt above its cap or the context): asked only with exact figures, or with a bound where there is no counter."""
+    halted: Callable[[], bool] = field(default=lambda: False)
+    deadline_ms: int | None = None
+    """The earlier of the run's deadline and the campaign's span end, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """A slot, and room on all limits, taken in one step. The reservation is durable when it is handed out."""
+
+    call_id: str
+    upstream: str
+    output: int
+    """Over all choices and prompts."""
+    clamped_by: str | None
+    ceiling_from: str
+    prompt_tokens: int
+    prompt_exact: bool
+    waited_ms: int
+    limits: tuple[Limit, ...]
+    demand: Demand
