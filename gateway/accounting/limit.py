@@ -72,6 +72,9 @@ class CallCaps:
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     """Over all choices and prompts."""
+    prompt_limit: str = ""
+    """Name of the limit that `prompt_tokens` comes from."""
+    output_limit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
