@@ -1,0 +1,13 @@
+"""Campaigns, runs and keys while the gateway serves: who a key is, what may open, how it closes, who is in flight.
+
+The rule: what is known here follows the ledger. It is read from there at start and changes when a commit is durable, so a restart changes nothing.
+
+    runs.py       the front: all that others ask of this room
+    campaigns.py  the state of campaigns and runs, and when it is in doubt
+    keys.py       secret -> identity; issuing and revoking
+    opening.py    opening campaigns and runs, once under any concurrency and again for a driver whose reply was lost
+    closing.py    halt, resume, close, results, receipts
+    in_flight.py  every call in flight: cut by run, campaign or key, and waited for
+    declined.py   why a request was not carried out
+    book.py       the little of the ledger that is used here
+"""

@@ -1,0 +1,247 @@
+"""Opening campaigns and runs. A run is checked against the limits on `runs` and posted in one step of the loop, so they are exact under any concurrency.
+
+A driver whose reply was lost asks again with the same idempotency key and gets the same run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway.accounting.commands import Fingerprint, OpenCampaign, OpenRun
+from gateway.accounting.limit import Limit, Shortfall
+from gateway.errors import GatewayError
+from gateway.ids import NAME, new_run_id
+from gateway.ledger.state import RunStanding
+from gateway.policy.declaration import GatewayLimits
+from gateway.policy.loading import LoadedPolicy
+from gateway.policy.resolve import limits_hash, run_limits
+from gateway.runs.book import Book
+from gateway.runs.campaigns import Campaigns, CampaignState, RunState, add_run, remove_run
+from gateway.runs.declined import Declined
+from gateway.runs.in_flight import InFlight
+from gateway.runs.keys import KeyRing
+
+TEXT_MAX = 200
+"""Characters of a task, a label or an idempotency key."""
+
+Fingerprints = Callable[[str, int], Sequence[Fingerprint]]
+"""(campaign, time) -> what its engines say that they are, for its chain when a run opens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedRun:
+    campaign: str
+    run: str
+    keys: Mapping[str, str | None]
+    """Lane -> secret; None where it is not shown (again)."""
+    key_ids: Mapping[str, str]
+    created: bool
+    note: str = ""
+
+
+class Opening:
+    def __init__(self, book: Book, campaigns: Campaigns, keys: KeyRing, in_flight: InFlight, gateway_limits: GatewayLimits, fingerprints: Fingerprints) -> None:
+        self._book = book
+        self._campaigns = campaigns
+        self._keys = keys
+        self._in_flight = in_flight
+        self._gateway_limits = gateway_limits
+        self._fingerprints = fingerprints
+
+    async def open_campaign(self, name: str, loaded: LoadedPolicy, planned_runs: int | None) -> tuple[CampaignState, bool]:
+        """The campaign, and whether it is new. Opening it again with the same policy gives the one that stands."""
+        _check_name("campaign", name)
+        standing = self._campaigns.find(name)
+        if standing is not None:
+            async with standing.lock:
+                pass  # it may be opening at this moment
+            standing = self._campaigns.find(name)
+        if standing is not None:
+            return _same_campaign(standing, loaded, planned_runs), False
+        self._book.admissible()
+        at_ms = self._book.now_ms()
+        campaign = CampaignState(
+            campaign=name,
+            opened_at_ms=at_ms,
+            policy=loaded.policy,
+            policy_name=loaded.name,
+            policy_hash=loaded.hash,
+            limits_hash=limits_hash(loaded.policy, self._gateway_limits),
+            origins=loaded.origins,
+            planned_runs=planned_runs,
+        )
+        posted = self._book.post(
+            OpenCampaign(campaign=name, at_ms=at_ms, policy_name=loaded.name, policy=loaded.canonical, policy_hash=loaded.hash, planned_runs=planned_runs)
+        )
+        self._campaigns.add(campaign)
+        async with campaign.lock:
+            try:
+                await posted
+            except GatewayError:
+                self._campaigns.remove(campaign)
+                raise
+        return campaign, True
+
+    async def open_run(self, campaign: CampaignState, run: str, *, task: str, label: str, lanes: Sequence[str], idempotency_key: str) -> OpenedRun:
+        names = _lanes(campaign, lanes)
+        _check_texts(run, task=task, label=label, idempotency_key=idempotency_key)
+        arguments = {"run": run, "task": task, "label": label, "lanes": sorted(names)}
+        arguments_hash = hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
+        standing = _standing(campaign, run, idempotency_key, arguments_hash)
+        if standing is not None:
+            return await self._again(campaign, standing, names)
+        if campaign.ending:
+            raise Declined(f"No run opens in campaign {campaign.campaign!r}.", "It is closing or closed.", "Open another campaign.")
+        self._book.admissible()
+        at_ms = self._book.now_ms()
+        state = RunState(
+            campaign=campaign.campaign,
+            run=run or new_run_id(),
+            opened_at_ms=at_ms,
+            label=label,
+            task=task,
+            idempotency_key=idempotency_key,
+            arguments_hash=arguments_hash,
+            limits_hash=campaign.limits_hash,
+        )
+        return await self._post(campaign, state, names)
+
+    async def _post(self, campaign: CampaignState, run: RunState, lanes: tuple[str, ...]) -> OpenedRun:
+        """From the check of the limits to the posting nothing is waited for."""
+        limits = run_limits(campaign.policy, self._gateway_limits, campaign.campaign, run.opened_at_ms, campaign.origins)
+        self._check_room(campaign, limits)
+        opening = self._book.post(
+            OpenRun(
+                campaign=run.campaign,
+                run=run.run,
+                at_ms=run.opened_at_ms,
+                label=run.label,
+                task=run.task,
+                idempotency_key=run.idempotency_key,
+                arguments_hash=run.arguments_hash,
+                limits_hash=run.limits_hash,
+                accounts=tuple(limit.account for limit in limits),
+            )
+        )
+        add_run(campaign, run)
+        async with run.lock:
+            try:
+                await opening
+            except GatewayError:
+                remove_run(campaign, run)
+                raise
+            for fingerprint in self._fingerprints(run.campaign, run.opened_at_ms):
+                await self._book.post(fingerprint)
+            return await self._give_keys(campaign, run, lanes, created=True)
+
+    def _check_room(self, campaign: CampaignState, limits: Sequence[Limit]) -> None:
+        for limit in limits:
+            balance = self._book.balances.of(limit.account)
+            if balance.settled + balance.reserved + 1 > limit.ceiling:
+                raise Declined(
+                    f"No run opens in campaign {campaign.campaign!r}.",
+                    f"{limit.name} is {limit.ceiling}, and {balance.settled + balance.reserved} were opened.",
+                    "Open a campaign under a policy that allows more." if limit.window_end_ms is None else "Open it when the next day begins.",
+                    code="run_budget_reached",
+                    shortfall=Shortfall(
+                        name=limit.name,
+                        ceiling=limit.ceiling,
+                        settled=balance.settled,
+                        reserved=balance.reserved,
+                        asked=1,
+                        resets_at_ms=limit.window_end_ms,
+                        origin=limit.origin,
+                    ),
+                )
+
+    async def _again(self, campaign: CampaignState, run: RunState, lanes: tuple[str, ...]) -> OpenedRun:
+        """The same opening once more: its reply was lost, and the keys with it."""
+        async with run.lock:
+            if campaign.runs.get(run.run) is not run:
+                raise Declined(f"Run {run.run!r} was not opened.", "The opening that came before this one failed.", "Ask again.")
+            hidden: dict[str, str | None] = dict.fromkeys(lanes)
+            note = ""
+            if run.state is not RunStanding.OPEN or campaign.ending:
+                note = f"The run is {run.state if run.state is not RunStanding.OPEN else 'in a closing campaign'}: no keys are given."
+            elif run.calls_before or self._in_flight.entered(run.campaign, run.run):
+                note = "Calls were made with the keys of the first reply: they stand and are not shown again. `gateway key issue` makes others."
+            if note:
+                return OpenedRun(campaign=run.campaign, run=run.run, keys=hidden, key_ids={}, created=False, note=note)
+            for key in self._keys.keys(run.campaign, run.run):
+                await self._keys.revoke(key, "the reply that carried it was lost")
+            return await self._give_keys(campaign, run, lanes, created=False)
+
+    async def _give_keys(self, campaign: CampaignState, run: RunState, lanes: tuple[str, ...], *, created: bool) -> OpenedRun:
+        issued = [await self._keys.issue(campaign, run, lane) for lane in lanes]
+        note = "" if created else "The run was open already; the keys of the first reply are revoked."
+        return OpenedRun(
+            campaign=run.campaign,
+            run=run.run,
+            keys={key.lane: key.secret for key in issued},
+            key_ids={key.lane: key.key_id for key in issued},
+            created=created,
+            note=note,
+        )
+
+
+def _same_campaign(standing: CampaignState, loaded: LoadedPolicy, planned_runs: int | None) -> CampaignState:
+    problem = f"Campaign {standing.campaign!r} is not opened again."
+    if standing.policy_hash != loaded.hash:
+        raise Declined(
+            problem,
+            f"It stands with policy {standing.policy_hash[:12]}, this is {loaded.hash[:12]}.",
+            "Another policy is another campaign: give it another name.",
+        )
+    if standing.planned_runs != planned_runs:
+        raise Declined(problem, "It stands with another number of planned runs.", "Ask with the same number, or open another campaign.")
+    if standing.ending:
+        raise Declined(problem, f"It is {standing.state}.", "Open another campaign.")
+    return standing
+
+
+def _standing(campaign: CampaignState, run: str, idempotency_key: str, arguments_hash: str) -> RunState | None:
+    standing = campaign.by_idempotency_key.get(idempotency_key) if idempotency_key else None
+    if standing is not None:
+        if standing.arguments_hash != arguments_hash:
+            raise Declined(
+                f"Run {standing.run!r} is not opened again.",
+                f"Idempotency key {idempotency_key!r} stands with other arguments.",
+                "Ask with the same arguments, or with another idempotency key for another run.",
+            )
+        return standing
+    if run in campaign.runs:
+        raise Declined(
+            f"There is a run {run!r} in campaign {campaign.campaign!r} already.",
+            "It was opened without this idempotency key.",
+            "Name another run. Who must be able to ask again gives an idempotency key.",
+        )
+    return None
+
+
+def _lanes(campaign: CampaignState, lanes: Sequence[str]) -> tuple[str, ...]:
+    """Asked for, or all that the policy declares."""
+    declared = campaign.policy.lane_names
+    unknown = [lane for lane in lanes if lane not in declared]
+    if unknown:
+        raise Declined(f"There is no lane {unknown[0]!r}.", f"The policy has: {', '.join(declared)}.", "Ask for these.", code="invalid")
+    return tuple(dict.fromkeys(lanes)) or declared
+
+
+def _check_name(what: str, name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise Declined(
+            f"{name!r} is no name of a {what}.", "Names are 1 to 64 of a-z 0-9 . _ - and begin with a letter or digit.", "Choose another.", code="invalid"
+        )
+
+
+def _check_texts(run: str, **texts: str) -> None:
+    if run:
+        _check_name("run", run)
+    for what, text in texts.items():
+        if len(text) > TEXT_MAX or not text.isprintable():
+            raise Declined(
+                f"This {what} can't be put on record.", f"It is longer than {TEXT_MAX} characters or not printable.", "Use a shorter one.", code="invalid"
+            )

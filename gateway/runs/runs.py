@@ -1,0 +1,183 @@
+"""All that others ask of campaigns, runs and keys: the room's front.
+
+What changes something is carried out to its end, also where the driver that asked for it has left: nothing is left half opened or half closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TypeVar
+
+from gateway.accounting.commands import Fingerprint, Results
+from gateway.errors import GatewayError
+from gateway.ledger.state import CampaignStanding, RunStanding
+from gateway.policy.canonical import parse_canonical
+from gateway.policy.declaration import GatewayLimits
+from gateway.policy.loading import LoadedPolicy
+from gateway.policy.resolve import limits_hash
+from gateway.runs.book import Book
+from gateway.runs.campaigns import Campaigns, CampaignState, RunState, add_run, campaign_of, run_of
+from gateway.runs.closing import Closing, Receipt
+from gateway.runs.declined import Declined
+from gateway.runs.in_flight import InFlight
+from gateway.runs.keys import Identity, IssuedKey, KeyRing
+from gateway.runs.opening import Fingerprints, OpenedRun, Opening
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+CLOSE_S = 60
+"""How long closing a campaign waits for the receipts of its runs before it writes its own."""
+
+
+def _no_fingerprints(_campaign: str, _at_ms: int) -> Sequence[Fingerprint]:
+    return ()
+
+
+class Runs:
+    def __init__(
+        self,
+        book: Book,
+        gateway_limits: GatewayLimits,
+        *,
+        in_flight: InFlight,
+        on_change: Callable[[], None] = lambda: None,
+        fingerprints: Fingerprints = _no_fingerprints,
+    ) -> None:
+        """`on_change` is called whenever waiting calls must be asked again."""
+        self.in_flight = in_flight
+        self._book = book
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._campaigns = Campaigns()
+        self._keys = KeyRing(book, in_flight, on_change)
+        self._opening = Opening(book, self._campaigns, self._keys, in_flight, gateway_limits, fingerprints)
+        self._closing = Closing(book, in_flight, on_change, self._background)
+        self._load(gateway_limits)
+
+    def _load(self, gateway_limits: GatewayLimits) -> None:
+        state = self._book.state()
+        for campaign in state.campaigns:
+            policy = parse_canonical(campaign.policy)
+            self._campaigns.add(campaign_of(campaign, policy, limits_hash(policy, gateway_limits)))
+        for run in state.runs:
+            add_run(self._campaigns.campaign(run.campaign), run_of(run))
+        for key in state.keys:
+            self._keys.load(key, *self._campaigns.run(key.campaign, key.run))
+
+    def start(self) -> None:
+        """Go on with what was closing when the last process ended. Nothing of it is in flight any more."""
+        for campaign in self._campaigns.all():
+            if campaign.state is CampaignStanding.CLOSING:
+                self._background(self._closing.close_campaign(campaign, close_s=CLOSE_S))
+            else:
+                for run in campaign.runs.values():
+                    if run.state is RunStanding.CLOSING:
+                        self._background(self._closing.close_run(campaign, run))
+
+    async def finish(self) -> None:
+        """Wait for all that was begun here."""
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    # what a call asks
+
+    def identify(self, secret: str) -> Identity | None:
+        """Whose key it is, revoked and closed ones included: `Identity.live` tells."""
+        return self._keys.identify(secret)
+
+    def receipt_due(self, campaign: str, run: str) -> None:
+        """A call of this run was settled or corrected. Where the run is closed already, its next receipt is written."""
+        state, found = self._campaigns.run(campaign, run)
+        if found.state is RunStanding.CLOSED:
+            self._background(self._closing.settled(state, found))
+
+    # what is there
+
+    def campaigns(self) -> tuple[CampaignState, ...]:
+        return self._campaigns.all()
+
+    def campaign(self, name: str) -> CampaignState:
+        """Raises Declined where there is none."""
+        return self._campaigns.campaign(name)
+
+    def run(self, campaign: str, run: str) -> RunState:
+        """Raises Declined where there is none."""
+        return self._campaigns.run(campaign, run)[1]
+
+    def keys(self, campaign: str = "", run: str = "") -> tuple[Identity, ...]:
+        return self._keys.keys(campaign, run)
+
+    # what a driver does
+
+    async def open_campaign(self, campaign: str, loaded: LoadedPolicy, planned_runs: int | None = None) -> tuple[CampaignState, bool]:
+        """The campaign, and whether it is new."""
+        return await self._whole(self._opening.open_campaign(campaign, loaded, planned_runs))
+
+    async def halt(self, campaign: str, reason: str = "") -> CampaignState:
+        state = self._campaigns.campaign(campaign)
+        await self._whole(self._closing.halt(state, reason))
+        return state
+
+    async def resume(self, campaign: str, reason: str = "") -> CampaignState:
+        state = self._campaigns.campaign(campaign)
+        await self._whole(self._closing.resume(state, reason))
+        return state
+
+    async def close_campaign(self, campaign: str, *, close_s: int = CLOSE_S, drain_s: int = 0) -> Receipt:
+        state = self._campaigns.campaign(campaign)
+        return await self._whole(self._closing.close_campaign(state, close_s=close_s, drain_s=drain_s))
+
+    async def open_run(
+        self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = ""
+    ) -> OpenedRun:
+        """Checked against the limits on `runs` and posted in one step of the loop."""
+        state = self._campaigns.campaign(campaign)
+        return await self._whole(self._opening.open_run(state, run, task=task, label=label, lanes=lanes, idempotency_key=idempotency_key))
+
+    async def close_run(self, campaign: str, run: str, *, results: Results | None = None, drain_s: int = 0, reason: str = "") -> Receipt:
+        """Also declares results later: then the next receipt is written."""
+        state, found = self._campaigns.run(campaign, run)
+        return await self._whole(self._closing.close_run(state, found, results=results, drain_s=drain_s, reason=reason))
+
+    async def issue_key(self, campaign: str, run: str, lane: str) -> IssuedKey:
+        return await self._whole(self._issue_key(*self._campaigns.run(campaign, run), lane))
+
+    async def revoke_key(self, key_id: str, reason: str = "") -> Identity:
+        """Cuts the calls of this key. Revoking it again does nothing."""
+        key = self._keys.key(key_id)
+        await self._whole(self._revoke_key(key, reason))
+        return key
+
+    async def _issue_key(self, campaign: CampaignState, run: RunState, lane: str) -> IssuedKey:
+        problem = f"No key was issued for run {run.run!r}."
+        if lane not in campaign.policy.lane_names:
+            raise Declined(problem, f"There is no lane {lane!r}.", f"The policy has: {', '.join(campaign.policy.lane_names)}.", code="invalid")
+        async with run.lock:
+            if run.state is not RunStanding.OPEN or not campaign.serves:
+                raise Declined(problem, f"The run is {run.state}, its campaign {campaign.state}.", "Open another run.")
+            return await self._keys.issue(campaign, run, lane)
+
+    async def _revoke_key(self, key: Identity, reason: str) -> None:
+        async with key.run.lock:
+            await self._keys.revoke(key, reason)
+
+    async def _whole(self, work: Coroutine[object, object, _T]) -> _T:
+        """To its end, whether or not the one who asked still waits."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    def _background(self, work: Coroutine[object, object, object]) -> None:
+        task = asyncio.create_task(_logged(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _logged(work: Coroutine[object, object, object]) -> None:
+    try:
+        await work
+    except GatewayError:
+        _log.exception("what was left to be written of a closing failed; it is tried again at the next start")
