@@ -1,0 +1,195 @@
+"""What a policy file may say, and nothing else.
+
+The rule: every key has a default or is required, every whole number has its unit in its name, and what is not declared here is an error.
+The description of a field is its documentation: a test holds the examples and the reference against these models.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from gateway.policy.declared import Declared, flatten
+
+SCHEMA: Final = 1
+LARGEST: Final = 2**53 - 1
+"""Largest whole number that canonical JSON carries exactly."""
+DEFAULT_LANE: Final = "foreground"
+APIS: Final = ("openai.chat", "openai.models")
+COUNTERS: Final = ("engine", "tiktoken:o200k_base", "bytes")
+
+Amount = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
+
+
+class Table(BaseModel):
+    """A TOML table: nothing undeclared, nothing changed afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+    lane_table: ClassVar[type[BaseModel] | None] = None
+    """What a table under a lane's name holds, where a lane's name is allowed."""
+
+
+class DayLimits(Table):
+    """Budgets that renew at local midnight."""
+
+    requests: Amount | None = Field(default=None, description="calls sent to an engine, a day")
+    input_tokens: Amount | None = Field(default=None, description="prompt tokens a day, cached ones included")
+    output_tokens: Amount | None = Field(default=None, description="generated tokens a day, reasoning included")
+    total_tokens: Amount | None = Field(default=None, description="input and output tokens a day")
+    timezone: str | None = Field(default=None, description="IANA zone of this day, where it is not the file's")
+
+
+class CampaignDayLimits(DayLimits):
+    runs: Amount | None = Field(default=None, description="runs opened a day")
+
+
+class ModelLimits(Table):
+    """Limits of one model within what stands above it."""
+
+    requests: Amount | None = Field(default=None, description="calls sent to an engine")
+    input_tokens: Amount | None = Field(default=None, description="prompt tokens, cached ones included")
+    output_tokens: Amount | None = Field(default=None, description="generated tokens, reasoning included, over all choices")
+    total_tokens: Amount | None = Field(default=None, description="input and output tokens together")
+    concurrent: Amount | None = Field(default=None, description="calls between admission and settlement at one moment")
+    day: DayLimits = Field(default=DayLimits(), description="the same quantities (but concurrent) a calendar day")
+
+
+class LaneLimits(ModelLimits):
+    model: dict[str, ModelLimits] = Field(default={}, description="the same limits for one model by name")
+
+
+class RunLimits(LaneLimits):
+    """Limits of each run; a table under a lane's name holds the lane's."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, LaneLimits] = Field(init=False)
+    lane_table: ClassVar[type[BaseModel] | None] = LaneLimits
+
+
+class CampaignLimits(RunLimits):
+    """Limits of all runs of a campaign together."""
+
+    runs: Amount | None = Field(default=None, description="runs opened, also those that never call")
+    day: CampaignDayLimits = Field(default=CampaignDayLimits(), description="the same quantities (but concurrent) a calendar day")
+
+
+class CallModelLimits(Table):
+    prompt_tokens: Positive | None = Field(default=None, description="largest prompt of one call")
+    output_tokens: Positive | None = Field(
+        default=None, description="largest output of one call, over all its choices; also the output of a call that names none"
+    )
+
+
+class CallLaneLimits(CallModelLimits):
+    model: dict[str, CallModelLimits] = Field(default={}, description="the same caps for one model by name")
+
+
+class CallLimits(CallLaneLimits):
+    """Caps of each single call; a table under a lane's name holds the lane's."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, CallLaneLimits] = Field(init=False)
+    lane_table: ClassVar[type[BaseModel] | None] = CallLaneLimits
+
+
+class GatewayLimits(RunLimits):
+    """Limits over everything that passes this gateway: `[limits]` of gateway.toml."""
+
+    timezone: str | None = Field(default=None, description="IANA zone of the days in [limits]")
+
+    @cached_property
+    def declared(self) -> tuple[Declared, ...]:
+        tree = self.model_dump(exclude_none=True, exclude={"timezone"})
+        return flatten({"gateway": tree}, self.timezone or "")
+
+
+class ModelPolicy(Table):
+    """A model that agents may ask for."""
+
+    counter: Literal["engine", "tiktoken:o200k_base", "bytes"] = Field(
+        default="engine", description="what counts a prompt: the engine's own tokenizer (exact), a shipped encoding (an estimate), or bytes (only a bound)"
+    )
+    context_tokens: Positive | None = Field(default=None, description="largest prompt and output together, where it is smaller than the engine's own")
+    default_output_tokens: Positive | None = Field(default=None, description="output ceiling a choice of a call that names none")
+    overhead_tokens: Amount | None = Field(default=None, description="tokens the template adds to any prompt, where the engine can't be asked to render one")
+
+
+class LanePolicy(Table):
+    """A class of traffic with keys of its own."""
+
+    models: tuple[str, ...] = Field(default=(), description="models that this lane may use; none named: all")
+
+    @field_validator("models")
+    @classmethod
+    def _a_set(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(value)))
+
+
+class Admission(Table):
+    """How calls wait for room, and what is sent when there is less than they want."""
+
+    over: Literal["clamp", "refuse"] = Field(default="clamp", description="less room than wanted: send with a smaller ceiling, or refuse")
+    min_output_tokens: Positive = Field(default=1024, description="smallest output a choice that is worth sending when clamped")
+    enough_output_tokens: Positive = Field(default=4096, description="output a choice with which a clamped call is sent while others still hold room")
+    clamp_after_seconds: Annotated[int, Field(strict=True, ge=0, le=120)] = Field(
+        default=10, description="how long a call waits for all it wants before it takes enough"
+    )
+    queue_seconds: Annotated[int, Field(strict=True, ge=0, le=120)] = Field(default=120, description="longest wait; then a passing refusal")
+    over_prompt: Literal["stop", "overflow"] = Field(
+        default="stop", description="a prompt above its cap: final refusal, or the overflow error on which agents compact"
+    )
+
+
+class Charging(Table):
+    """What a call counts against its limits where its usage is not known."""
+
+    cut_streams: Literal["known", "reserved"] = Field(default="known", description="the client left a stream: charge what is known, or the whole reservation")
+    engine_errors: Literal["prompt", "reserved", "nothing"] = Field(default="prompt", description="the engine failed before its first content: what is charged")
+
+
+class Agent(Table):
+    """What agents are told."""
+
+    tell_agent: bool = Field(default=True, strict=True, description="agents may see their limits in headers and at /gateway/v1/budget")
+    refusal_status: dict[str, Annotated[int, Field(strict=True, ge=400, le=499)]] = Field(
+        default={}, description="HTTP status of a final refusal by API, where the API's own does not stop your agent"
+    )
+
+
+class Policy(Table):
+    """One policy file."""
+
+    schema_number: Annotated[int, Field(strict=True)] = Field(default=SCHEMA, alias="schema", description="version of this format")
+    apis: tuple[str, ...] = Field(min_length=1, description="APIs that agents may call; all else is 404")
+    timezone: str | None = Field(default=None, description="IANA zone of every day window, e.g. Europe/Berlin; needed by the first one")
+    models: dict[str, ModelPolicy] = Field(min_length=1, description="models that agents may ask for, by the name that they use")
+    lanes: dict[str, LanePolicy] = Field(default={}, description="named classes of traffic; none declared: one lane, foreground")
+    admission: Admission = Field(default=Admission(), description="how calls wait")
+    charging: Charging = Field(default=Charging(), description="charges where usage is unknown")
+    agent: Agent = Field(default=Agent(), description="what agents are told")
+    call: CallLimits = Field(default=CallLimits(), description="caps of each single call")
+    run: RunLimits = Field(default=RunLimits(), description="limits of each run")
+    campaign: CampaignLimits = Field(default=CampaignLimits(), description="limits of the campaign: all its runs together")
+
+    @field_validator("apis")
+    @classmethod
+    def _a_set(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(value)))
+
+    @property
+    def lane_names(self) -> tuple[str, ...]:
+        return tuple(self.lanes) or (DEFAULT_LANE,)
+
+    def models_of(self, lane: str) -> tuple[str, ...]:
+        """Models that a lane may use."""
+        declared = self.lanes.get(lane)
+        return declared.models if declared is not None and declared.models else tuple(self.models)
+
+    @cached_property
+    def declared(self) -> tuple[Declared, ...]:
+        """Every limit of the file, flat."""
+        tree = self.model_dump(include={"call", "run", "campaign"}, exclude_none=True)
+        return flatten(tree, self.timezone or "")

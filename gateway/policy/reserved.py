@@ -1,0 +1,26 @@
+"""Words that the format keeps for itself: a lane can't have them as its name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.accounting.limit import Scope
+from gateway.accounting.quantity import Quantity
+from gateway.ids import LANE
+
+FIXED_PLACES: Final = frozenset(str(scope) for scope in Scope)
+LATER: Final = frozenset(
+    {"wall_seconds", "span_seconds", "tool_calls", "context_tokens", "attempts_per_task", "require_room"}
+    | {"force", "default", "forbid", "allow", "capture", "warn_at", "cache_sharing"}
+)
+"""Keys that a later version may know: said to be unknown, never taken for a slip of another name."""
+RESERVED: Final = (
+    FIXED_PLACES
+    | {str(quantity) for quantity in Quantity}
+    | {"wall_seconds", "span_seconds", "tool_calls", "context_tokens", "prompt_tokens"}
+    | {"day", "hour", "week", "month", "model", "policy", "timezone"}
+)
+
+
+def may_name_a_lane(word: str) -> bool:
+    return word not in RESERVED and LANE.fullmatch(word) is not None
