@@ -7,7 +7,7 @@ The description of a field is its documentation: a test holds the examples and t
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -18,7 +18,8 @@ LARGEST: Final = 2**53 - 1
 """Largest whole number that canonical JSON carries exactly."""
 DEFAULT_LANE: Final = "foreground"
 APIS: Final = ("openai.chat", "openai.models")
-COUNTERS: Final = ("engine", "tiktoken:o200k_base", "bytes")
+PromptCounter = Literal["engine", "tiktoken:o200k_base", "bytes"]
+COUNTERS: Final[tuple[str, ...]] = get_args(PromptCounter)
 
 Amount = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
@@ -109,7 +110,7 @@ class GatewayLimits(RunLimits):
 class ModelPolicy(Table):
     """A model that agents may ask for."""
 
-    counter: Literal["engine", "tiktoken:o200k_base", "bytes"] = Field(
+    counter: PromptCounter = Field(
         default="engine", description="what counts a prompt: the engine's own tokenizer (exact), a shipped encoding (an estimate), or bytes (only a bound)"
     )
     context_tokens: Positive | None = Field(default=None, description="largest prompt and output together, where it is smaller than the engine's own")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.accounting.limit import SCOPE_ORDER, Scope
@@ -31,15 +31,13 @@ class Declared:
     window: str = ""
     timezone: str = ""
     """Of a day; `` where there is no window."""
+    name: str = ""
+    """Filled in by `flatten`: asked for at every call."""
 
     @property
     def path(self) -> Path:
         model = ("model", self.model) if self.model else ()
         return tuple(part for part in (str(self.scope), self.lane, *model, self.window, self.quantity) if part)
-
-    @property
-    def name(self) -> str:
-        return dotted(self.path)
 
     @property
     def rank(self) -> tuple[int, int, int, int, int]:
@@ -68,7 +66,7 @@ def _is_bare(part: str) -> bool:
 
 def flatten(scopes: Mapping[str, Mapping[str, object]], timezone: str) -> tuple[Declared, ...]:
     """Every number below these scopes, narrow to broad."""
-    found = [item for scope, tree in scopes.items() for item in _below(Scope(scope), tree, timezone)]
+    found = [replace(item, name=dotted(item.path)) for scope, tree in scopes.items() for item in _below(Scope(scope), tree, timezone)]
     return tuple(sorted(found, key=lambda item: (item.rank, item.lane, item.model)))
 
 

@@ -6,7 +6,7 @@ The rule: all errors of a file at once. Unknown keys are found against the shape
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -57,11 +57,12 @@ class Report:
 
 def known_part(raw: Raw, shape: Shape, names: Names, report: Report) -> dict[str, object]:
     """The file without what is unknown; each unknown key is reported."""
-    candidates = [path for path, _ in leaves(shape, names)]
+    right = [path for path, _ in leaves(shape, names)]
 
     def unknown(path: Path, value: object) -> None:
         for leaf in _leaf_paths(path, value):
-            report.add(leaf, unknown_key(leaf, candidates))
+            lanes = _likely_lanes(leaf, right)
+            report.add(leaf, unknown_key(leaf, [found for found, _ in leaves(shape, replace(names, lanes=(*(names.lanes or ()), *lanes)))]))
 
     return _walk(raw, shape, (), names, unknown, report)
 
@@ -85,6 +86,12 @@ def _walk(raw: Raw, shape: Shape, above: Path, names: Names, unknown: Callable[[
     return known
 
 
+def _likely_lanes(path: Path, right: list[Path]) -> list[str]:
+    """Words in the place of a table that nothing explains but a lane that was not declared."""
+    words = {part for candidate in right for part in candidate}
+    return [part for part in path[:-1] if part not in words and may_name_a_lane(part) and close(part, words) is None]
+
+
 def _by_name(shape: Shape, value: object) -> bool:
     """A name of the user's own was expected here: `_named` has said what is wrong with it."""
     return shape.named is not None and (isinstance(value, dict) or shape.named_by != LANE)
@@ -99,13 +106,13 @@ def _named(path: Path, value: object, shape: Shape, names: Names, unknown: Calla
         unknown(path, value)
         return None
     if declared is not None and name not in declared:
-        report.add(path, _undeclared(shape.named_by, name, declared))
+        report.add(path, _undeclared(shape.named_by, name, declared, names.models_at))
         return None
     return shape.named
 
 
-def _undeclared(kind: str, name: str, declared: tuple[str, ...]) -> str:
-    word, table = {"LANE": ("lane", "[lanes.NAME]"), "MODEL": ("model", "[models.NAME]"), "API": ("API", "apis")}[kind]
+def _undeclared(kind: str, name: str, declared: tuple[str, ...], models_at: str) -> str:
+    word, table = {"LANE": ("lane", "[lanes.NAME]"), "MODEL": ("model", models_at), "API": ("API", "apis")}[kind]
     likely = close(name, declared)
     meant = f"; did you mean {likely}?" if likely else ""
     return f"{word} {name} is not declared under {table} (declared: {', '.join(declared)}){meant}"
@@ -129,7 +136,13 @@ def unknown_key(path: Path, candidates: list[Path]) -> str:
         return f"unknown key{_beside(path, candidates)}"
     reason = "concurrent has no window: it counts what runs at once; " if leaf == "concurrent" and "day" in path else ""
     reason = reason or ("runs are counted in their campaign; " if leaf == "runs" and path[0] == "run" else "") or "unknown key; "
-    return f"{reason}the right name is {' or '.join(_placed(right) for right in found)}"
+    return f"{reason}the right name is {' or '.join(_placed(_with_own_name(right, path)) for right in found)}"
+
+
+def _with_own_name(right: Path, path: Path) -> Path:
+    """`upstreams.NAME.address` as `upstreams.local.address`, where the wrong key stands in that table."""
+    at = right.index("NAME") if "NAME" in right else 0
+    return (*right[:at], path[at], *right[at + 1 :]) if 0 < at < len(path) - 1 and right[:at] == path[:at] else right
 
 
 def _placed(right: Path) -> str:

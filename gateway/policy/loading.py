@@ -114,6 +114,16 @@ def _not_toml(message: str, text: str, file: str) -> str:
     line = int(found[1]) if found and found[1] else text.count("\n") + 1
     said = message[: found.start()] if found else message
     if said.startswith(("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate")):
-        stands = text.splitlines()[line - 1].strip() if line <= len(text.splitlines()) else ""
-        return f"{file}:{line}: {stands.split('=')[0].strip()}: stands twice in this file; keep one ({said})"
+        return f"{file}:{line}: {_twice(text.splitlines(), line)} (TOML: {said})"
     return f"{file}:{line}: not TOML: {said}"
+
+
+def _twice(lines: list[str], line: int) -> str:
+    """Which key or table stands a second time on this line, and where the first one is."""
+    stands = lines[line - 1].strip() if line <= len(lines) else ""
+    table = next((above.strip() for above in reversed(lines[: line - 1]) if above.lstrip().startswith("[")), "")
+    what = stands if stands.startswith("[") else f"{stands.split('=')[0].strip()}{f' in {table}' if table else ''}"
+    start = 0 if stands.startswith("[") or not table else max(at for at, above in enumerate(lines[: line - 1]) if above.strip() == table)
+    same = stands if stands.startswith("[") else stands.split("=")[0].strip()
+    first = next((at for at in range(start, line - 1) if lines[at].split("=")[0].strip() == same), None)
+    return f"{what}: stands twice{f', first on line {first + 1}' if first is not None else ''}; keep one"

@@ -77,8 +77,8 @@ def _limit(item: Declared, campaign: str, run: str, now_ms: int, origins: Origin
         model=item.model,
         window=day.name if day else "",
     )
-    name = item.name
-    return Limit(name=name, account=account, ceiling=item.ceiling, window_end_ms=day.end_ms if day else None, origin=origins.get(name, ""))
+    end_ms = day.end_ms if day else None
+    return Limit(name=item.name, account=account, ceiling=item.ceiling, window_end_ms=end_ms, origin=origins.get(item.name, ""))
 
 
 def _subject(scope: Scope, campaign: str, run: str) -> str:

@@ -43,6 +43,8 @@ class Names:
     lanes: tuple[str, ...] | None
     models: tuple[str, ...] | None
     apis: tuple[str, ...] = ()
+    models_at: str = "[models.NAME]"
+    """Where models are declared."""
 
     def of(self, kind: str) -> tuple[str, ...] | None:
         match kind:

@@ -23,7 +23,7 @@ def what_is_wrong(error: ErrorDetails, path: Path) -> str:
         case "missing":
             return "missing: this key has no default"
         case "int_type" | "int_parsing" | "int_from_float":
-            return f"{_shown(value)} is {_kind(value)}; write a whole number{_unit(path)}{_instead(value, path)}"
+            return f"{_shown(value)} is {_kind(value)}; write a whole number{_of(path)}{_instead(value, path)}"
         case "greater_than_equal":
             return f"{_shown(value)} is too small: at least {context['ge']}{_unit(path)}"
         case "less_than_equal":
@@ -72,8 +72,12 @@ def _kind(value: object) -> str:
             return f"a {type(value).__name__}"
 
 
+def _of(path: Path) -> str:
+    return f" of{_unit(path)}" if _unit(path) else ""
+
+
 def _unit(path: Path) -> str:
-    return next((f" of {unit}" for ending, unit in _UNITS if path and path[-1].endswith(ending)), "")
+    return next((f" {unit}" for ending, unit in _UNITS if path and path[-1].endswith(ending)), "")
 
 
 def _instead(value: object, path: Path) -> str:
@@ -83,6 +87,6 @@ def _instead(value: object, path: Path) -> str:
     found = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return ""
-    factor = (_SECONDS if _unit(path) == " of seconds" else _FACTORS).get(found[2].lower(), 1 if not found[2] else 0)
+    factor = (_SECONDS if _unit(path) == " seconds" else _FACTORS).get(found[2].lower(), 1 if not found[2] else 0)
     amount = int(float(found[1].replace("_", "")) * factor)
     return f": {path[-1]} = {amount}" if amount else ""

@@ -1,0 +1,72 @@
+"""What gateway.toml must agree on with itself and with the policies that are served under it."""
+
+from __future__ import annotations
+
+from gateway.accounting.quantity import Quantity
+from gateway.engines import ENGINES
+from gateway.policy.checks import check_gateway_limits, check_never_binding, check_output_capped
+from gateway.policy.declaration import Policy
+from gateway.policy.declared import PROMPT_TOKENS, Declared
+from gateway.policy.diagnose import Report
+from gateway.policy.loading import LoadedPolicy
+from gateway.policy.nearest import close
+from gateway.settings.declaration import SettingsTable
+
+_NEEDS_PROMPT = (PROMPT_TOKENS, Quantity.INPUT_TOKENS, Quantity.TOTAL_TOKENS)
+
+
+def check_settings(table: SettingsTable, report: Report) -> None:
+    check_gateway_limits(table.limits, report)
+    for name, upstream in table.upstreams.items():
+        if upstream.ca_file is not None and not upstream.ca_file.is_file():
+            report.add(("upstreams", name, "ca_file"), f"{upstream.ca_file} is no file")
+        if upstream.ca_file is not None and upstream.address.startswith("http:"):
+            report.add(("upstreams", name, "ca_file"), "an http address has no certificate; write https in address, or leave ca_file out")
+
+
+def misfits(loaded: LoadedPolicy, settings_file: str, table: SettingsTable) -> Report:
+    """Everything in a policy that these settings can't keep, at its line in the policy."""
+    report = Report(loaded.file or loaded.name, loaded.lines)
+    policy = loaded.policy
+    served = sorted({model for upstream in table.upstreams.values() for model in upstream.models})
+    for model in policy.models:
+        if model not in served:
+            likely = close(model, served)
+            meant = f"; did you mean {likely}?" if likely else ""
+            report.add(("models", model), f"no upstream in {settings_file} serves it (served: {', '.join(served)}){meant}")
+        else:
+            _check_counter(policy, model, table, report)
+    check_never_binding(policy.declared, table.limits.declared, report)
+    _check_gateway_tokens(policy, table, report)
+    return report
+
+
+def _check_counter(policy: Policy, model: str, table: SettingsTable, report: Report) -> None:
+    """A prompt must be countable, or at least boundable, where a limit needs it."""
+    silent = [name for name, upstream in table.upstreams.items() if model in upstream.models and not ENGINES[upstream.engine].counter]
+    declared = policy.models[model]
+    if not silent:
+        return
+    engines = f"{silent[0]} (engine = {table.upstreams[silent[0]].engine})"
+    if declared.counter == "engine":
+        where = ("models", model, "counter")
+        report.add(where, f'upstream {engines} has no tokenizer to ask; write counter = "tiktoken:o200k_base", or "bytes" with overhead_tokens')
+    elif declared.counter == "bytes" and declared.overhead_tokens is None:
+        limits = (*policy.declared, *table.limits.declared)
+        needing = [item.name for item in limits if item.quantity in _NEEDS_PROMPT and item.model in ("", model) and _may_use(policy, item, model)]
+        if needing:
+            report.add(
+                ("models", model), f"{needing[0]} needs the prompt's size, and upstream {engines} can't be asked for it: set overhead_tokens or a counter"
+            )
+
+
+def _may_use(policy: Policy, item: Declared, model: str) -> bool:
+    return not item.lane or model in policy.models_of(item.lane)
+
+
+def _check_gateway_tokens(policy: Policy, table: SettingsTable, report: Report) -> None:
+    """A limit of the gateway on output tokens concerns this policy's calls too: reported where the policy names its models."""
+    found = Report("", {})
+    check_output_capped(policy, table.limits.declared, found)
+    for problem in found.problems:
+        report.add(("models",), f"gateway.{'.'.join(problem.path[1:])} limits output, and {problem.what}")
