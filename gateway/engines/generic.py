@@ -1,0 +1,57 @@
+"""Any server that speaks the OpenAI API: the least that all of them do.
+
+`max_tokens` is the cap that every known server honours (several ignore `max_completion_tokens`). Usage is asked for in streams. There is no tokenizer to ask.
+A call that does not stream is taken to run on when its client leaves: charging too little is worse than waiting.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.engines.engine import Engine
+
+GENERIC: Final = Engine(
+    kind="generic",
+    paths={"openai.chat": "/v1/chat/completions"},
+    health_path="/health",
+    models_path="/v1/models",
+    cap_names={"openai.chat": "max_tokens"},
+    strip_fields=frozenset(
+        {
+            "n_predict",
+            "max_completion_tokens",
+            "max_output_tokens",
+            "id_slot",
+            "response_fields",
+            "sse_ping_interval",
+            "verbose",
+            "timings_per_token",
+            "return_progress",
+            "rid",
+            "request_id",
+            "priority",
+            "cache_salt",
+            "lora",
+            "lora_path",
+            "adapters",
+            "draft_model",
+            "kv_transfer_params",
+            "bootstrap_host",
+            "bootstrap_port",
+            "bootstrap_room",
+            "use_beam_search",
+            "n_cmpl",
+            "best_of",
+            "prompt_logprobs",
+            "keep_alive",
+        }
+    ),
+    pin_fields={},
+    asks_usage=True,
+    counter="",
+    cancels_whole=False,
+    request_id_field="",
+    pool_idle_s=2.0,
+    metrics_path="",
+    minimum_output=1,
+)

@@ -1,0 +1,50 @@
+"""A policy's word for its counter -> the counter. `engine`, `tiktoken:NAME`, `bytes`."""
+
+from __future__ import annotations
+
+from gateway.engines.engine import Engine
+from gateway.errors import ConfigurationError
+from gateway.tokenizers.bpe import VOCABULARIES, BpeTokenizer
+from gateway.tokenizers.counters import ByteCounter, EngineCounter, LocalCounter, MeasuredOverhead
+from gateway.tokenizers.engine import LlamaCppTokenizer
+from gateway.tokenizers.rendered_cache import RenderedCache
+from gateway.tokenizers.tokenizer import Counter, Post
+
+WORDS = ("engine", *(f"tiktoken:{name}" for name in VOCABULARIES), "bytes")
+
+
+class Encodings:
+    """Each vocabulary once in the process."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, BpeTokenizer] = {}
+
+    def get(self, name: str) -> BpeTokenizer:
+        """Raises ConfigurationError where no such vocabulary is shipped."""
+        if name not in self._loaded:
+            self._loaded[name] = BpeTokenizer(name)
+        return self._loaded[name]
+
+    def close(self) -> None:
+        for tokenizer in self._loaded.values():
+            tokenizer.close()
+
+
+def check_word(word: str, engine: Engine) -> None:
+    """Raises ConfigurationError where this engine can't be counted that way."""
+    if word not in WORDS:
+        raise ConfigurationError(f"counter {word!r} is none of {', '.join(WORDS)}")
+    if word == "engine" and not engine.counter:
+        raise ConfigurationError(f"counter 'engine': an engine of kind {engine.kind!r} has no tokenizer to ask; use {WORDS[1]!r} or 'bytes'")
+
+
+def choose_counter(word: str, engine: Engine, post: Post, encodings: Encodings, cache: RenderedCache, image_tokens_max: int = 0) -> Counter:
+    """One for each model on each upstream. Raises ConfigurationError."""
+    check_word(word, engine)
+    tokenizer = LlamaCppTokenizer(post, cache, strip_fields=engine.strip_fields) if engine.counter == "llama.cpp" else None
+    overhead = MeasuredOverhead(tokenizer) if tokenizer is not None else None
+    if word == "bytes":
+        return ByteCounter(overhead, image_tokens_max)
+    if word == "engine" and tokenizer is not None and overhead is not None:
+        return EngineCounter(tokenizer, overhead, image_tokens_max)
+    return LocalCounter(encodings.get(word.partition(":")[2]), overhead, image_tokens_max)

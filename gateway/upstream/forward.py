@@ -1,0 +1,218 @@
+"""The way to one engine: a call goes out once, byte for byte, and its answer comes back as it comes.
+
+Nothing is ever sent again. What failed is told by evidence: `unreachable` (no connection came about: nothing was sent), `closed` (a pooled connection was
+dead before a byte of an answer), `died` (the connection broke, or the answer is no HTTP), `timeout` with its phase. Leaving the context early closes the
+connection at once, which is how an engine hears that it should stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from gateway.engines import ENGINES
+from gateway.engines.engine import Engine
+from gateway.errors import ConfigurationError, EngineFailure
+from gateway.settings.declaration import UpstreamSettings
+from gateway.upstream.answer import BODY_BYTES_MAX, Answer, Timeouts, Watch
+from gateway.upstream.pool import Progress, WholeBody, open_session, tls_context
+
+RELAYED_HEADERS: Final = frozenset({"content-type", "cache-control", "retry-after"})
+"""All of an engine's headers that an agent may see (the length is ours to give, the encoding is undone)."""
+FORWARDED_HEADERS: Final = frozenset({"accept", "content-type"})
+"""All of an agent's headers that an engine may see."""
+
+HELPER_CALLS: Final = 4
+"""Helper requests (counting, health, identity) at once to one engine."""
+HELPER_S: Final = 15.0
+"""Longest that a helper request may take, its wait for a turn included."""
+HELPER_ANSWER_BYTES: Final = BODY_BYTES_MAX
+PARSED_INLINE_BYTES: Final = 128 * 1024
+"""A larger helper answer is parsed off the event loop."""
+
+_NOTHING_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ClientConnectorDNSError, aiohttp.ClientSSLError, aiohttp.InvalidURL)
+
+
+class Upstream:
+    """One engine at one address. Use inside a running loop; `close()` at the end."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        address: str,
+        engine: Engine,
+        timeouts: Timeouts | None = None,
+        credential: str | None = None,
+        ca_file: str | None = None,
+        helper_calls: int = HELPER_CALLS,
+        helper_s: float = HELPER_S,
+    ) -> None:
+        """`credential` is the secret itself. Raises ConfigurationError for an address or `ca_file` that can't be used."""
+        self.name = name
+        self.engine = engine
+        self.timeouts = timeouts or Timeouts()
+        self._base, self._tls = _base_of(name, address, ca_file)
+        self._urls: dict[str, URL] = {}
+        self._always = {"Accept-Encoding": "identity", **({"Authorization": f"Bearer {credential}"} if credential else {})}
+        self._helper_turns = asyncio.Semaphore(helper_calls)
+        self._helper_s = helper_s
+        self._session: aiohttp.ClientSession | None = None
+        self._client_timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect_s, sock_read=None)
+
+    @classmethod
+    def from_settings(cls, name: str, settings: UpstreamSettings, *, credential: str | None, helper_calls: int = HELPER_CALLS) -> Upstream:
+        """Raises ConfigurationError."""
+        times = settings.timeouts
+        return cls(
+            name=name,
+            address=settings.address,
+            engine=ENGINES[settings.engine],
+            timeouts=Timeouts(connect_s=times.connect_s, first_byte_s=times.first_byte_s, between_chunks_s=times.between_chunks_s, whole_s=times.whole_s),
+            credential=credential,
+            ca_file=str(settings.ca_file) if settings.ca_file else None,
+            helper_calls=helper_calls,
+        )
+
+    def send(self, path: str, body: bytes, headers: Mapping[str, str] | None = None, call_id: str = "", *, method: str = "POST") -> Sending:
+        """`async with upstream.send(…) as answer`. Entering raises EngineFailure."""
+        sent = {"Content-Type": "application/json", **(headers or {}), **self._always}
+        if call_id:
+            sent["X-Request-Id"] = call_id
+        return Sending(self, method, self._url(path), body, sent)
+
+    async def post_json(self, path: str, value: object) -> tuple[int, object]:
+        """A helper request: (status, JSON; None where the answer is none). Raises EngineFailure."""
+        return await self._helper("POST", path, _dumped(value))
+
+    async def get_json(self, path: str) -> tuple[int, object]:
+        """As post_json."""
+        return await self._helper("GET", path, b"")
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = open_session(pool_idle_s=self.engine.pool_idle_s, tls=self._tls)
+        return self._session
+
+    @property
+    def client_timeout(self) -> aiohttp.ClientTimeout:
+        return self._client_timeout
+
+    async def _helper(self, method: str, path: str, body: bytes) -> tuple[int, object]:
+        try:
+            async with asyncio.timeout(self._helper_s), self._helper_turns, self.send(path, body, method=method) as answer:
+                data = await answer.read(HELPER_ANSWER_BYTES)
+        except TimeoutError as error:
+            raise EngineFailure("timeout", "helper", f"{path} took longer than {self._helper_s} s") from error
+        if len(data) > PARSED_INLINE_BYTES:
+            return answer.status, await asyncio.get_running_loop().run_in_executor(None, _parsed, data)
+        return answer.status, _parsed(data)
+
+    def _url(self, path: str) -> URL:
+        url = self._urls.get(path)
+        if url is None:
+            url = self._urls[path] = URL(self._base + path, encoded=True)
+        return url
+
+
+class Sending:
+    """One request and its answer. Whatever way the block is left, nothing of it stays open."""
+
+    __slots__ = ("_answer", "_body", "_headers", "_method", "_upstream", "_url")
+
+    def __init__(self, upstream: Upstream, method: str, url: URL, body: bytes, headers: dict[str, str]) -> None:
+        self._upstream = upstream
+        self._method = method
+        self._url = url
+        self._body = body
+        self._headers = headers
+        self._answer: Answer | None = None
+
+    async def __aenter__(self) -> Answer:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        progress = Progress()
+        watch = Watch(loop, started, self._upstream.timeouts)
+        try:
+            async with asyncio.timeout_at(watch.headers_due):
+                response = await self._request(progress)
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            raise _failure(error, progress) from error
+        connected_ms = round(((progress.connected_at or started) - started) * 1_000)
+        self._answer = Answer(response, watch, started, connected_ms)
+        return self._answer
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._answer is not None:
+            self._answer.leave()
+
+    async def _request(self, progress: Progress) -> aiohttp.ClientResponse:
+        return await self._upstream.session().request(
+            self._method,
+            self._url,
+            data=WholeBody(self._body) if self._body else None,
+            headers=self._headers,
+            allow_redirects=False,
+            timeout=self._upstream.client_timeout,
+            trace_request_ctx=progress,
+        )
+
+
+def _failure(error: Exception, progress: Progress) -> EngineFailure:
+    """Before the head of an answer."""
+    what = type(error).__name__
+    if isinstance(error, aiohttp.ConnectionTimeoutError) or (isinstance(error, TimeoutError) and progress.connected_at is None):
+        return EngineFailure("timeout", "connect", "no connection to the engine in time")
+    if isinstance(error, _NOTHING_SENT):
+        return EngineFailure("unreachable", "", f"no connection to the engine: {what}")
+    if isinstance(error, TimeoutError):
+        return EngineFailure("timeout", "first_byte", "the engine took too long (first_byte)")
+    if progress.reused:
+        return EngineFailure("closed", "", f"a pooled connection was dead: {what}")
+    if progress.connected_at is None:
+        return EngineFailure("unreachable", "", f"no connection to the engine: {what}")
+    return EngineFailure("died", "", f"the engine gave no answer: {what}")
+
+
+def _base_of(name: str, address: str, ca_file: str | None) -> tuple[str, ssl.SSLContext | None]:
+    try:
+        url = URL(address)
+        if url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment or url.user:
+            raise ValueError("it must be http:// or https://, a host, and at most a port and a path")
+        tls = tls_context(ca_file) if url.scheme == "https" else None
+    except ValueError as error:
+        raise ConfigurationError(f"upstream {name!r}: address {address!r} can't be used: {error}") from error
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"upstream {name!r}: ca_file {ca_file!r} can't be used: {error}") from error
+    return str(url).rstrip("/"), tls
+
+
+def _dumped(value: object) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # lone surrogates and whole numbers above 64 bits, which the engine's reader takes
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _parsed(data: bytes) -> object:
+    try:
+        value: object = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return value
+
+
+__all__ = ["FORWARDED_HEADERS", "RELAYED_HEADERS", "Answer", "Sending", "Timeouts", "Upstream"]
