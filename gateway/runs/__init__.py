@@ -8,6 +8,7 @@ The rule: what is known here follows the ledger. It is read from there at start 
     opening.py    opening campaigns and runs, once under any concurrency and again for a driver whose reply was lost
     closing.py    halt, resume, close, results, receipts
     in_flight.py  every call in flight: cut by run, campaign or key, and waited for
+    left.py       every limit of a run or campaign and what is left of it
     declined.py   why a request was not carried out
     book.py       the little of the ledger that is used here
 """

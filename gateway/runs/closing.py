@@ -1,17 +1,18 @@
 """Halt, resume and close. A run closes in steps, each of which may be repeated, so that whoever asks again joins in and gets the same receipt.
 
-Its closing is durable; what runs is cut, or lets itself be waited for; the last call is settled; the results are declared; the receipt is written.
+The results are declared; its closing is durable; what runs is cut, or has a while to end; the last call is settled; the receipt is written.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from gateway.accounting.commands import BeginClosing, CloseCampaign, Declare, Halt, Results, Resume, WriteReceipt
 from gateway.accounting.entries import Posting
+from gateway.accounting.replay import results_of
 from gateway.accounting.usage import Outcome
 from gateway.errors import CommandRejected, GatewayError
 from gateway.ledger.state import CampaignStanding, RunStanding
@@ -60,18 +61,11 @@ class Closing:
 
     async def close_run(self, campaign: CampaignState, run: RunState, *, results: Results | None = None, drain_s: int = 0, reason: str = "") -> Receipt:
         """The receipt that stands when it returns. Closing a closed run gives it again, or the next one where results are new."""
-        if results is not None:
-            results = replace(results, outcomes=tuple(sorted(results.outcomes)))
-            _check_results(run, results, reason)
-        await self._begin(campaign, run)
+        await self._begin(campaign, run, results, reason)
         if run.state is RunStanding.CLOSING:
             await self._drain(run, drain_s)
         async with run.lock:
-            rejected = await self._declare(run, results, reason) if results is not None else None
-            receipt = await self._receipt(campaign, run)
-        if rejected is not None:
-            raise Declined(f"Run {run.run!r} is closed, its results are not declared.", f"{rejected}.", "Close it again with other results.") from rejected
-        return receipt
+            return await self._receipt(campaign, run)
 
     async def close_campaign(self, campaign: CampaignState, *, close_s: int, drain_s: int = 0) -> Receipt:
         async with campaign.lock:
@@ -87,15 +81,17 @@ class Closing:
         async with run.lock:
             await self._receipt(campaign, run)
 
-    async def _begin(self, campaign: CampaignState, run: RunState) -> None:
+    async def _begin(self, campaign: CampaignState, run: RunState, results: Results | None = None, reason: str = "") -> None:
+        """Results first: where these may not stand, nothing has been closed. No call is admitted between the two."""
         async with run.lock:
-            if run.state is not RunStanding.OPEN:
-                return
             if campaign.runs.get(run.run) is not run:
                 raise Declined(f"Run {run.run!r} was not opened.", "Its opening failed.", "There is nothing to close.", code="not_found")
             with doubt(run, self._on_change):
-                await self._book.post(BeginClosing(campaign=run.campaign, run=run.run, at_ms=self._book.now_ms()))
-                run.state = RunStanding.CLOSING
+                if results is not None:
+                    await self._declare(run, results, reason)
+                if run.state is RunStanding.OPEN:
+                    await self._book.post(BeginClosing(campaign=run.campaign, run=run.run, at_ms=self._book.now_ms()))
+                    run.state = RunStanding.CLOSING
 
     async def _drain(self, run: RunState, drain_s: int) -> None:
         """Until the last call of the run is settled; what still runs after `drain_s` is cut."""
@@ -109,17 +105,15 @@ class Closing:
         finally:
             timer.cancel()
 
-    async def _declare(self, run: RunState, results: Results, reason: str) -> CommandRejected | None:
-        """Results that may not stand are no reason to leave a run without its receipt: why they may not is given back."""
-        if run.results == results:
-            return None
-        _check_results(run, results, reason)
+    async def _declare(self, run: RunState, results: Results, reason: str) -> None:
+        """What is given is added to what stands."""
+        command = Declare(campaign=run.campaign, run=run.run, at_ms=self._book.now_ms(), results=results, reason=reason)
         try:
-            await self._book.post(Declare(campaign=run.campaign, run=run.run, at_ms=self._book.now_ms(), results=results, reason=reason))
+            posting = await self._book.post(command)
         except CommandRejected as rejected:
-            return rejected
-        run.results = results
-        return None
+            mend = "Declare what may stand; where it corrects what was declared, give a reason."
+            raise Declined(f"These results of run {run.run!r} are not declared.", f"{rejected}.", mend) from rejected
+        run.results = results_of(posting.content)
 
     async def _receipt(self, campaign: CampaignState, run: RunState) -> Receipt:
         """Written where one is due, else the one that stands. The caller holds the run's lock."""
@@ -141,16 +135,15 @@ class Closing:
 
     async def _close_runs(self, campaign: CampaignState, close_s: int, drain_s: int) -> None:
         """Each open run in the same way, for `close_s` at the longest: those left go on and the campaign's next receipt holds them."""
-        closings = [
-            asyncio.create_task(self.close_run(campaign, run, drain_s=drain_s)) for run in campaign.runs.values() if run.state is not RunStanding.CLOSED
-        ]
-        if not closings:
+        left = [run for run in campaign.runs.values() if run.state is not RunStanding.CLOSED]
+        if not left:
             return
+        await asyncio.gather(*(self._begin(campaign, run) for run in left))
+        closings = [asyncio.create_task(self.close_run(campaign, run, drain_s=drain_s)) for run in left]
         done, pending = await asyncio.wait(closings, timeout=close_s)
         for closing in pending:
             self._background(_end_of(closing))
-        for closing in done:
-            closing.result()
+        await asyncio.gather(*done)
 
     async def _next_campaign_receipt(self, campaign: CampaignState) -> None:
         async with campaign.lock:
@@ -164,15 +157,6 @@ class Closing:
 
 async def _end_of(closing: asyncio.Future[Receipt]) -> None:
     await closing
-
-
-def _check_results(run: RunState, results: Results, reason: str) -> None:
-    if run.results not in (None, results) and not reason:
-        raise Declined(f"The results of run {run.run!r} are not changed.", "Others were declared before.", "Give a reason: then these correct them.")
-    if results.turn_end == "blocked" and run.calls_before:
-        raise Declined(
-            f"Run {run.run!r} was not blocked.", "It made calls: something was begun.", "Declare another turn end, for instance failed.", code="invalid"
-        )
 
 
 def _must_serve(campaign: CampaignState, what: str) -> None:

@@ -23,6 +23,7 @@ from gateway.runs.closing import Closing, Receipt
 from gateway.runs.declined import Declined
 from gateway.runs.in_flight import InFlight
 from gateway.runs.keys import Identity, IssuedKey, KeyRing
+from gateway.runs.left import LimitLeft, left
 from gateway.runs.opening import Fingerprints, OpenedRun, Opening
 
 _log = logging.getLogger(__name__)
@@ -49,18 +50,19 @@ class Runs:
         """`on_change` is called whenever waiting calls must be asked again."""
         self.in_flight = in_flight
         self._book = book
+        self._gateway_limits = gateway_limits
         self._tasks: set[asyncio.Task[object]] = set()
         self._campaigns = Campaigns()
         self._keys = KeyRing(book, in_flight, on_change)
         self._opening = Opening(book, self._campaigns, self._keys, in_flight, gateway_limits, fingerprints)
         self._closing = Closing(book, in_flight, on_change, self._background)
-        self._load(gateway_limits)
+        self._load()
 
-    def _load(self, gateway_limits: GatewayLimits) -> None:
+    def _load(self) -> None:
         state = self._book.state()
         for campaign in state.campaigns:
             policy = parse_canonical(campaign.policy)
-            self._campaigns.add(campaign_of(campaign, policy, limits_hash(policy, gateway_limits)))
+            self._campaigns.add(campaign_of(campaign, policy, limits_hash(policy, self._gateway_limits)))
         for run in state.runs:
             add_run(self._campaigns.campaign(run.campaign), run_of(run))
         for key in state.keys:
@@ -108,6 +110,11 @@ class Runs:
 
     def keys(self, campaign: str = "", run: str = "") -> tuple[Identity, ...]:
         return self._keys.keys(campaign, run)
+
+    def limits(self, campaign: str, run: str = "", lane: str = "") -> tuple[LimitLeft, ...]:
+        """What a run may meet, or without one a campaign, and what is left of it. Raises Declined where there is none."""
+        state = self._campaigns.run(campaign, run)[0] if run else self._campaigns.campaign(campaign)
+        return left(self._book, state, self._gateway_limits, run, lane)
 
     # what a driver does
 

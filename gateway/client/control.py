@@ -1,0 +1,225 @@
+"""Speaks to a running gateway over its control socket, one request a connection, and waits.
+
+Answers are given as they came, as dicts; an error of the gateway is a ControlError with its own words, and so is a gateway that does not run.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+ANSWER_S = 30.0
+"""How long the gateway may take to answer what it need not wait for."""
+CALL_S = 900.0
+"""How long, beyond the drain that was asked for, closing may wait for a call that an engine would not stop."""
+
+Answer = dict[str, Any]
+
+
+class ControlError(Exception):
+    """The gateway answered with an error, or not at all (then `status` is 0)."""
+
+    def __init__(self, problem: str, cause: str = "", mend: str = "", *, code: str = "", status: int = 0, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(" ".join(part for part in (problem, cause, mend) if part))
+        self.problem = problem
+        self.cause = cause
+        self.mend = mend
+        self.code = code
+        self.status = status
+        self.details = dict(details or {})
+        """The whole error as it came, e.g. with the `limit` that stood in the way."""
+
+
+class ControlClient:
+    def __init__(self, socket_path: str | Path, *, answer_s: float = ANSWER_S, call_s: float = CALL_S) -> None:
+        self.socket_path = Path(socket_path)
+        self._answer_s = answer_s
+        self._call_s = call_s
+
+    # campaigns
+
+    def open_campaign(self, campaign: str, policy: str, planned: int | None = None) -> Answer:
+        body: Answer = {"campaign": campaign, "policy": policy}
+        if planned is not None:
+            body["planned"] = planned
+        return self._post("/v1/campaigns", body)
+
+    def campaigns(self) -> list[Answer]:
+        return _listed(self._get("/v1/campaigns"), "campaigns")
+
+    def campaign(self, campaign: str) -> Answer:
+        return self._get(_campaign(campaign))
+
+    def halt(self, campaign: str, reason: str = "") -> Answer:
+        return self._post(_campaign(campaign) + "/halt", _given(reason=reason))
+
+    def resume(self, campaign: str, reason: str = "") -> Answer:
+        return self._post(_campaign(campaign) + "/resume", _given(reason=reason))
+
+    def close_campaign(self, campaign: str, *, close_seconds: int | None = None, drain_seconds: int = 0) -> Answer:
+        body: Answer = {} if close_seconds is None else {"close_seconds": close_seconds}
+        if drain_seconds:
+            body["drain_seconds"] = drain_seconds
+        return self._post(_campaign(campaign) + "/close", body, wait_s=self._call_s + (close_seconds or 0))
+
+    def campaign_receipt(self, campaign: str) -> Answer:
+        return self._get(_campaign(campaign) + "/receipt")
+
+    # runs
+
+    def open_run(self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = "") -> Answer:
+        body: Answer = _given(run=run, task=task, label=label, idempotency_key=idempotency_key)
+        if lanes:
+            body["lanes"] = list(lanes)
+        return self._post(_campaign(campaign) + "/runs", body)
+
+    def runs(self, campaign: str) -> list[Answer]:
+        return _listed(self._get(_campaign(campaign) + "/runs"), "runs")
+
+    def run(self, campaign: str, run: str) -> Answer:
+        return self._get(_run(campaign, run))
+
+    def close_run(self, campaign: str, run: str, *, results: Mapping[str, Any] | None = None, drain_seconds: int = 0, reason: str = "") -> Answer:
+        """The receipt and the conflicts. `results`: exit, turn_end, judge, outcomes; what is missing is unknown."""
+        body: Answer = _given(reason=reason)
+        if results:
+            body["results"] = dict(results)
+        if drain_seconds:
+            body["drain_seconds"] = drain_seconds
+        return self._post(_run(campaign, run) + "/close", body, wait_s=self._call_s + drain_seconds)
+
+    def run_receipt(self, campaign: str, run: str) -> Answer:
+        return self._get(_run(campaign, run) + "/receipt")
+
+    # keys
+
+    def issue_key(self, campaign: str, run: str, lane: str) -> Answer:
+        return self._post("/v1/keys", {"campaign": campaign, "run": run, "lane": lane})
+
+    def revoke_key(self, key_id: str, reason: str = "") -> Answer:
+        return self._post(f"/v1/keys/{quote(key_id, safe='')}/revoke", _given(reason=reason))
+
+    def keys(self, campaign: str = "", run: str = "") -> list[Answer]:
+        return _listed(self._get("/v1/keys", _given(campaign=campaign, run=run)), "keys")
+
+    # what only tells
+
+    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False) -> Answer:
+        return self._get("/v1/usage", _given(by=by, campaign=campaign, run=run, across_labels="true" if across_labels else ""))
+
+    def clock(self) -> Answer:
+        return self._get("/v1/ledger/clock")
+
+    def accept_clock(self, reason: str = "") -> Answer:
+        return self._post("/v1/ledger/clock/accept", _given(reason=reason))
+
+    def status(self) -> Answer:
+        return self._get("/v1/status")
+
+    def metrics(self) -> str:
+        status, content = self._exchange("GET", "/metrics", None, self._answer_s)
+        if status != 200:
+            raise _error(status, content)
+        return content.decode()
+
+    def live(self) -> bool:
+        """Whether a gateway listens here."""
+        try:
+            return self._exchange("GET", "/livez", None, self._answer_s)[0] == 200
+        except ControlError:
+            return False
+
+    def ready(self) -> Answer:
+        """`ready`, and the reasons where it is not."""
+        status, content = self._exchange("GET", "/readyz", None, self._answer_s)
+        if status not in (200, 503):
+            raise _error(status, content)
+        return _object(content)
+
+    # one request
+
+    def _get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
+        return self._json("GET", path + ("?" + urlencode(query) if query else ""), None, self._answer_s)
+
+    def _post(self, path: str, body: Answer, wait_s: float | None = None) -> Answer:
+        return self._json("POST", path, json.dumps(body).encode(), wait_s or self._answer_s)
+
+    def _json(self, method: str, path: str, body: bytes | None, wait_s: float) -> Answer:
+        status, content = self._exchange(method, path, body, wait_s)
+        if status >= 400:
+            raise _error(status, content)
+        return _object(content)
+
+    def _exchange(self, method: str, path: str, body: bytes | None, wait_s: float) -> tuple[int, bytes]:
+        connection = _UnixConnection(self.socket_path, wait_s)
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            return response.status, response.read()
+        except TimeoutError as error:
+            cause = f"It took longer than {wait_s:g} seconds; what was asked for may still be carried out."
+            raise ControlError("The gateway has not answered.", cause, "See with the show commands what was done, then ask again.") from error
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            cause = f"Nothing listens on {self.socket_path}."
+            mend = "Start it with `gateway serve`, or name the control.socket of the one that runs."
+            raise ControlError("The gateway does not run.", cause, mend) from error
+        except PermissionError as error:
+            cause = f"This user may not open {self.socket_path}."
+            raise ControlError("The gateway can't be reached.", cause, "Ask as the user who runs it.") from error
+        except (OSError, http.client.HTTPException) as error:
+            cause = f"The connection to {self.socket_path} broke: {error!r}."
+            raise ControlError("The gateway can't be reached.", cause, "See whether it still runs and what was done, then ask again.") from error
+        finally:
+            connection.close()
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, wait_s: float) -> None:
+        super().__init__("localhost", timeout=wait_s)
+        self._path = path
+        self._wait_s = wait_s
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self._wait_s)
+        self.sock.connect(str(self._path))
+
+
+def _error(status: int, content: bytes) -> ControlError:
+    try:
+        error = json.loads(content)["error"]
+        return ControlError(error["problem"], error["cause"], error["mend"], code=error["code"], status=status, details=error)
+    except (ValueError, KeyError, TypeError):
+        return ControlError("The gateway answered with an error.", f"Its status is {status}.", "Its log has the details.", status=status)
+
+
+def _object(content: bytes) -> Answer:
+    try:
+        found = json.loads(content)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ControlError("The gateway's answer can't be read.", "It is no JSON object.", "Client and gateway should be of the same version.")
+    return found
+
+
+def _listed(answer: Answer, name: str) -> list[Answer]:
+    return list(answer.get(name, []))
+
+
+def _given(**texts: str) -> dict[str, Any]:
+    return {name: text for name, text in texts.items() if text}
+
+
+def _campaign(campaign: str) -> str:
+    return "/v1/campaigns/" + quote(campaign, safe="")
+
+
+def _run(campaign: str, run: str) -> str:
+    return f"{_campaign(campaign)}/runs/{quote(run, safe='')}"

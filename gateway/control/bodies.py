@@ -1,0 +1,75 @@
+"""What a request may say: nothing undeclared, nothing coerced."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.accounting.commands import Results
+
+_Body = TypeVar("_Body", bound=BaseModel)
+
+Text = Annotated[str, Field(max_length=200)]
+Seconds = Annotated[int, Field(ge=0, le=86_400)]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class OpenCampaignBody(Body):
+    campaign: Text
+    policy: Text
+    """Name of a file in the policies folder, without its ending."""
+    planned: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
+
+
+class ReasonBody(Body):
+    reason: Text = ""
+
+
+class CloseCampaignBody(Body):
+    close_seconds: Seconds | None = None
+    drain_seconds: Seconds = 0
+
+
+class OpenRunBody(Body):
+    run: Text = ""
+    task: Text = ""
+    label: Text = ""
+    lanes: list[Text] = Field([], max_length=64)
+    idempotency_key: Text = ""
+
+
+class ResultsBody(Body):
+    """What is missing is unknown."""
+
+    exit: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = None
+    turn_end: Literal["completed", "aborted", "failed", "token_limit", "time_limit", "budget", "blocked"] | None = None
+    judge: Literal["pass", "fail", "error"] | None = None
+    outcomes: dict[Annotated[str, Field(pattern=r"^[a-zA-Z][a-zA-Z0-9_.-]{0,63}$")], Text] = Field({}, max_length=100)
+
+    def results(self) -> Results | None:
+        """None where nothing is declared."""
+        declared = Results(exit=self.exit, turn_end=self.turn_end or "", judge=self.judge or "", outcomes=tuple(sorted(self.outcomes.items())))
+        return None if declared == Results() else declared
+
+
+class CloseRunBody(Body):
+    results: ResultsBody = ResultsBody()
+    drain_seconds: Seconds = 0
+    reason: Text = ""
+    """Needed where other results stand already: then these correct them."""
+
+
+class IssueKeyBody(Body):
+    campaign: Text
+    run: Text
+    lane: Text
+
+
+async def read(request: web.Request, kind: type[_Body]) -> _Body:
+    """An empty body says nothing. Raises pydantic's ValidationError."""
+    return kind.model_validate_json(await request.read() or b"{}")

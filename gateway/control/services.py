@@ -1,0 +1,49 @@
+"""What a handler can reach: built once, by app.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from aiohttp import web
+
+from gateway.ledger.reading import LedgerReader
+from gateway.policy.loading import LoadedPolicy
+from gateway.runs.runs import Runs
+
+View = Mapping[str, object]
+"""What is shown of something, as JSON."""
+
+
+class Clock(Protocol):
+    """The ledger's clock, for the person who has to accept it."""
+
+    def view(self) -> View: ...
+
+    async def accept(self, reason: str) -> View: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlServices:
+    runs: Runs
+    clock: Clock
+    reader: Callable[[], LedgerReader]
+    """A reading side of its own for each request: it is used on another thread."""
+    policies: Path
+    """Where policy files lie."""
+    check_policy: Callable[[LoadedPolicy], None]
+    """Raises ConfigurationError where this gateway can't keep it."""
+    gate_view: Callable[[], View]
+    """Who waits."""
+    upstream_view: Callable[[], Sequence[View]]
+    """Each upstream, and whether it is healthy."""
+    not_ready: Callable[[], Sequence[str]]
+    """Why no call could be admitted now; empty where one could."""
+    render_metrics: Callable[[], bytes]
+    close_s: int = 60
+    """How long closing a campaign waits for its runs where the driver names nothing else."""
+
+
+SERVICES = web.AppKey("services", ControlServices)

@@ -1,0 +1,114 @@
+"""What stands, as JSON. Unknown is an absent key, never null; a secret is never in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import orjson
+from aiohttp import web
+
+from gateway.accounting.commands import Results
+from gateway.runs.campaigns import CampaignState, RunState
+from gateway.runs.closing import Receipt
+from gateway.runs.in_flight import InFlight
+from gateway.runs.keys import Identity
+from gateway.runs.left import LimitLeft
+from gateway.runs.opening import OpenedRun
+
+
+def answer(value: object, status: int = 200) -> web.Response:
+    return web.json_response(body=orjson.dumps(value), status=status)
+
+
+def campaign_view(campaign: CampaignState, in_flight: InFlight) -> dict[str, object]:
+    states = Counter(run.state for run in campaign.runs.values())
+    view: dict[str, object] = {
+        "campaign": campaign.campaign,
+        "state": campaign.state,
+        "policy": campaign.policy_name,
+        "policy_hash": campaign.policy_hash,
+        "limits_hash": campaign.limits_hash,
+        "opened_at_ms": campaign.opened_at_ms,
+        "runs": {"open": states["open"], "closing": states["closing"], "closed": states["closed"]},
+        "in_flight": sum(in_flight.count(campaign.campaign, run) for run in campaign.runs),
+    }
+    if campaign.planned_runs is not None:
+        view["planned"] = campaign.planned_runs
+    if campaign.reason:
+        view["reason"] = campaign.reason
+    return view
+
+
+def run_view(run: RunState, in_flight: InFlight) -> dict[str, object]:
+    view: dict[str, object] = {
+        "campaign": run.campaign,
+        "run": run.run,
+        "state": run.state,
+        "opened_at_ms": run.opened_at_ms,
+        "in_flight": in_flight.count(run.campaign, run.run),
+    }
+    named = {"label": run.label, "task": run.task, "idempotency_key": run.idempotency_key}
+    view |= {name: text for name, text in named.items() if text}
+    if run.results is not None:
+        view["results"] = results_view(run.results)
+    return view
+
+
+def results_view(results: Results) -> dict[str, object]:
+    view: dict[str, object] = {}
+    if results.exit is not None:
+        view["exit"] = results.exit
+    if results.turn_end:
+        view["turn_end"] = results.turn_end
+    if results.judge:
+        view["judge"] = results.judge
+    if results.outcomes:
+        view["outcomes"] = dict(results.outcomes)
+    return view
+
+
+def opened_view(opened: OpenedRun) -> dict[str, object]:
+    """The one answer that carries secrets."""
+    view: dict[str, object] = {
+        "campaign": opened.campaign,
+        "run": opened.run,
+        "keys": dict(opened.keys),
+        "key_ids": dict(opened.key_ids),
+        "created": opened.created,
+    }
+    if opened.note:
+        view["note"] = opened.note
+    return view
+
+
+def key_view(key: Identity) -> dict[str, object]:
+    return {
+        "key_id": key.key_id,
+        "campaign": key.campaign.campaign,
+        "run": key.run.run,
+        "lane": key.lane,
+        "issued_at_ms": key.issued_at_ms,
+        "revoked": key.revoked,
+        "live": key.live,
+    }
+
+
+def limit_left_view(found: LimitLeft) -> dict[str, object]:
+    limit = found.limit
+    view: dict[str, object] = {
+        "name": limit.name,
+        "ceiling": limit.ceiling,
+        "settled": found.balance.settled,
+        "reserved": found.balance.reserved,
+        "left": found.left,
+    }
+    if limit.window_end_ms is not None:
+        view["resets_at_ms"] = limit.window_end_ms
+    if limit.origin:
+        view["origin"] = limit.origin
+    return view
+
+
+def receipt_view(receipt: Receipt) -> Mapping[str, object]:
+    return {"receipt": {**receipt.content, "hash": receipt.hash}, "conflicts": list(receipt.conflicts)}
