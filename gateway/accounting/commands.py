@@ -39,7 +39,7 @@ class Reserve:
     """`asked`, `default`, `context`, or the name of the limit."""
     clamped: bool = False
     waited_ms: int = 0
-    details: Details = NO_DETAILS
+    details: Details = field(default_factory=lambda: NO_DETAILS)
     """What stands on record of the body (contract part 5): settings asked and sent, digests, names of tools, bytes by role, session headers."""
 
 
@@ -57,7 +57,7 @@ class Settle:
     counted_by: str = ""
     flags: tuple[str, ...] = ()
     """`overshoot`, `cap_ignored`, `count_drift`, `clamped_part`, ..."""
-    details: Details = NO_DETAILS
+    details: Details = field(default_factory=lambda: NO_DETAILS)
     """status, finish_reason, response_id, item_ids, tool_call_ids, model_reported, delivered bytes, times, phase of a time-out."""
 
 
@@ -133,7 +133,7 @@ class OpenCampaign:
     """Canonical form, whole: what the gateway serves this campaign from."""
     policy_hash: str
     planned_runs: int | None = None
-    details: Details = NO_DETAILS
+    details: Details = field(default_factory=lambda: NO_DETAILS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ class OpenRun:
     """Hash of the effective limits."""
     accounts: tuple[Account, ...] = ()
     """Of the quantity `runs`: each is charged 1. Their ceilings are checked by the caller in the same loop step."""
-    details: Details = NO_DETAILS
+    details: Details = field(default_factory=lambda: NO_DETAILS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +263,7 @@ class Event:
     call_id: str
     name: str
     at_ms: int
-    details: Details = field(default=NO_DETAILS)
+    details: Details = field(default_factory=lambda: NO_DETAILS)
 
 
 CallCommand = Reserve | Settle | Void | Expire | Adjust

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gateway.accounting.commands import Results
+from gateway.accounting.standing import CampaignBook, KeyBook, RunBook, Standing
 
 
 class CampaignStanding(StrEnum):
@@ -76,3 +77,54 @@ class LedgerState:
     campaigns: tuple[CampaignRecord, ...] = ()
     runs: tuple[RunRecord, ...] = ()
     keys: tuple[KeyRecord, ...] = ()
+
+
+def state_of(standing: Standing) -> LedgerState:
+    campaigns = list(standing.campaigns.values())
+    return LedgerState(
+        campaigns=tuple(map(_campaign, campaigns)),
+        runs=tuple(_run(run) for campaign in campaigns for run in list(campaign.runs.values())),
+        keys=tuple(map(_key, list(standing.keys.values()))),
+    )
+
+
+def _campaign(book: CampaignBook) -> CampaignRecord:
+    standing = CampaignStanding.HALTED if book.halted else CampaignStanding.OPEN
+    if book.closing_number:
+        standing = CampaignStanding.CLOSED if book.receipt else CampaignStanding.CLOSING
+    planned = book.opening.get("planned_runs")
+    return CampaignRecord(
+        campaign=book.campaign,
+        opened_at_ms=book.opened_at_ms,
+        policy_name=str(book.opening["policy_name"]),
+        policy=str(book.opening["policy"]),
+        policy_hash=str(book.opening["policy_hash"]),
+        standing=standing,
+        planned_runs=planned if isinstance(planned, int) else None,
+        reason=book.halt_reason,
+    )
+
+
+def _run(book: RunBook) -> RunRecord:
+    said = {name: str(book.opening.get(name, "")) for name in ("label", "task", "idempotency_key", "arguments_hash", "limits_hash")}
+    return RunRecord(
+        campaign=book.campaign,
+        run=book.run,
+        opened_at_ms=book.opened_at_ms,
+        standing=RunStanding(book.status.value),
+        results=book.results,
+        calls=book.calls,
+        **said,
+    )
+
+
+def _key(book: KeyBook) -> KeyRecord:
+    return KeyRecord(
+        key_id=book.key_id,
+        digest=book.digest,
+        campaign=book.campaign,
+        run=book.run,
+        lane=book.lane,
+        issued_at_ms=book.issued_at_ms,
+        revoked=bool(book.revoked_number),
+    )

@@ -1,0 +1,18 @@
+"""The durable book.
+
+The rule: what `Ledger.post` has answered is on the disk, what it has not answered may or may not be, and nothing is ever changed or left out. The store
+keeps, the books (`gateway.accounting.books`) decide; nothing in here knows a limit.
+
+* ledger.py      posting, group commit, balances at hand, when nothing may be admitted
+* committer.py   the one thread that writes, and how it recovers from a failed commit
+* store.py       what a store must do
+* sqlite.py      the SQLite store; schema.py opens and migrates its file, written.py finds what was written
+* connect.py     from an address to a store
+* lock.py        one process a ledger
+* clock.py       the only clock of records
+* disk.py        whether there is room left
+* refusals.py    a flood of refusals, summed
+* state.py       what stands of campaigns, runs and keys, for a start
+* reading.py     calls, usage, receipts: read-only, beside a gateway that writes
+* verify.py      adds everything again and names the first entry that does not fit
+"""
