@@ -89,6 +89,8 @@ class Reading:
     error_class: ErrorClass | None = None
     error_code: int | None = None
     """The error's own numeric code, e.g. 503 as the first event of a 200."""
+    error_first: bool = False
+    """The error was the first event of the answer: nothing had been made before it."""
     finish_reason: str | None = None
     finish_reasons: tuple[str | None, ...] = ()
     response_id: str | None = None

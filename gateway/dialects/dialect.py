@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, IntFlag, auto
+from enum import Enum, auto
 from typing import Any, Protocol
 
-from gateway.accounting.usage import Reading
-from gateway.metering.framing import Frame
+from gateway.accounting.usage import Reading, Usage
+from gateway.metering.reader import EventReader as EventReader
+from gateway.metering.reader import Mark as Mark
 
 
 class ReplyKind(Enum):
@@ -46,6 +47,22 @@ class CallRequest:
     body: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardFacts:
+    """What rewriting a body must know of the engine that gets it."""
+
+    model: str
+    """Its own name of the model."""
+    cap_name: str
+    """The one cap that it honours."""
+    strip_fields: frozenset[str] = frozenset()
+    pin_fields: Mapping[str, str] = field(default_factory=dict)
+    """Always written, as JSON text."""
+    asks_usage: bool = True
+    """Usage in a stream must be asked for."""
+    request_id_field: str = ""
+
+
 class BodyError(Exception):
     """The body can't be admitted. `code` is `not_allowed`, `model_not_found` or `body_invalid`; `field_name` the field at fault; `allow_key` the policy key that would allow it."""
 
@@ -57,33 +74,6 @@ class BodyError(Exception):
         self.allow_key = allow_key
 
 
-class Mark(IntFlag):
-    """What an event means for the relay."""
-
-    PASS = 0
-    HIDE = auto()
-    """The usage event that the client did not ask for."""
-    TERMINAL = auto()
-    """From here on everything is held back until the call is settled."""
-    ERROR = auto()
-    CONTENT = auto()
-
-
-class EventReader(Protocol):
-    """Reads the events of one answer, in order. May raise on nonsense; the meter around it does not."""
-
-    def see(self, frame: Frame) -> Mark: ...
-
-    def see_body(self, body: bytes) -> None:
-        """A whole body that did not stream (also a JSON answer to a request that asked to stream)."""
-
-    def reading(self, status: int, truncated: bool) -> Reading:
-        """What is known so far; may be asked for at any time. `truncated`: the transport broke or ended early."""
-
-    def delivered_text(self) -> str:
-        """Text, reasoning and tool arguments delivered so far, for a count of our own."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
     """A refusal or error, before a dialect gives it its form."""
@@ -93,6 +83,13 @@ class Wording:
     message: str
     status: int | None = None
     """Overrides the dialect's own status."""
+    param: str = ""
+    """The body field at fault."""
+    engine: str = ""
+    """Kind of the engine, where its own form of the error is wanted."""
+    prompt_tokens: int = 0
+    context_tokens: int = 0
+    """Both of a context overflow: some engines' form holds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +114,14 @@ class Dialect(Protocol):
     settings: frozenset[str]
     """Body fields that are settings: on record in full, as asked and as sent. Of every other field: name, bytes, SHA-256."""
 
-    def read_request(self, body: Mapping[str, Any]) -> CallRequest:
-        """Raises BodyError on wrong types, hosted tools, remote content, and everything else of contract part 6."""
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+        """Raises BodyError on wrong types, hosted tools, remote content, and all else by which an agent would make the engine act for it.
+
+        `allowed`: what the policy allows all the same, by the names that stand after `allow.`.
+        """
+
+    def forward_body(self, request: CallRequest, facts: ForwardFacts, *, ceiling_per_choice: int, call_id: str = "") -> dict[str, Any]:
+        """The body that is sent: one cap, the engine's own name of the model, nothing that would act behind the gateway's back."""
 
     def reader(self, request: CallRequest, engine: str) -> EventReader: ...
 
@@ -128,5 +131,5 @@ class Dialect(Protocol):
     def error_event(self, wording: Wording) -> bytes:
         """The bytes that end a running stream as an error."""
 
-    def length_end(self, reading: Reading, request: CallRequest) -> bytes:
+    def length_end(self, reading: Reading, request: CallRequest, usage: Usage | None = None) -> bytes:
         """The bytes that end a running stream that the gateway cut at the ceiling it sent: finish `length`, usage, terminal event."""

@@ -1,0 +1,157 @@
+"""What stands on record of a body: its settings as JSON text, and of every other field its size and digest. No content.
+
+Made from the bytes as received: one pass finds where each top-level field begins and ends, nothing is written out again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from gateway.dialects.json_text import compact, size
+
+SETTING_BYTES_MAX: Final = 4_096
+"""A setting that is longer stands as a digest, as other fields do."""
+TOOLS_NAMED_MAX: Final = 256
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},:]', re.DOTALL)
+_OPENS: Final = b"[{"
+
+
+def field_spans(raw: bytes) -> dict[str, tuple[int, int]]:
+    """Where the value of each top-level field stands. `raw` has been parsed before: it is one whole object."""
+    spans: dict[str, tuple[int, int]] = {}
+    depth = 0
+    name: str | None = None
+    begin = 0
+    for token in _TOKEN.finditer(raw):
+        first = raw[token.start()]
+        if depth > 1:
+            if first in _OPENS:
+                depth += 1
+            elif first in b"]}":
+                depth -= 1
+            continue
+        if first in _OPENS:
+            depth += 1
+        elif first in b",}":
+            if name is not None:
+                spans[name] = _trimmed(raw, begin, token.start())
+                name = None
+        elif first == 0x22 and name is None:
+            name = json.loads(token[0])
+            begin = 0
+        elif first == 0x3A and begin == 0:
+            begin = token.end()
+        elif first == 0x5D:
+            depth -= 1
+    return spans
+
+
+def _trimmed(raw: bytes, begin: int, end: int) -> tuple[int, int]:
+    while raw[begin] in b" \t\r\n":
+        begin += 1
+    while raw[end - 1] in b" \t\r\n":
+        end -= 1
+    return begin, end
+
+
+def body_record(raw: bytes, body: Mapping[str, Any], settings: Collection[str], tool_names: Sequence[str]) -> dict[str, object]:
+    """Details of a reservation. `body` is what `raw` holds."""
+    asked: dict[str, object] = {}
+    fields: dict[str, object] = {}
+    for name, (begin, end) in field_spans(raw).items():
+        key = ascii_name(name)
+        value = raw[begin:end]
+        if name in settings and len(value) <= SETTING_BYTES_MAX:
+            asked[key] = value.decode("utf-8", "backslashreplace")
+        else:
+            fields[key] = {"bytes": len(value), "sha256": hashlib.sha256(value).hexdigest()}
+    record: dict[str, object] = {
+        "settings_asked": asked,
+        "fields": fields,
+        "body_bytes": len(raw),
+        "body_sha256": hashlib.sha256(raw).hexdigest(),
+    }
+    messages = body.get("messages")
+    if isinstance(messages, list):
+        record["messages"] = len(messages)
+        record["bytes_by_role"] = bytes_by_role(messages)
+    if tool_names:
+        record["tools"] = [plain(name) for name in tool_names[:TOOLS_NAMED_MAX]]
+        record["tool_count"] = len(tool_names)
+        record["tools_sha256"] = hashlib.sha256(compact([body.get("tools"), body.get("functions")]).encode("utf-8", "surrogatepass")).hexdigest()
+    return record
+
+
+def sent_record(forwarded: Mapping[str, Any], settings: Collection[str], sent: bytes) -> dict[str, object]:
+    """The same of the body as forwarded: settings as sent, size and digest."""
+    texts = {ascii_name(name): plain(compact(value)) for name, value in forwarded.items() if name in settings}
+    short = {name: text for name, text in texts.items() if len(text) <= SETTING_BYTES_MAX}
+    return {"settings_sent": short, "sent_bytes": len(sent), "sent_sha256": hashlib.sha256(sent).hexdigest()}
+
+
+def bytes_by_role(messages: Sequence[object]) -> dict[str, int]:
+    """Of all texts, by role; roles that no format knows are one."""
+    totals: dict[str, int] = {}
+    for message in messages:
+        if isinstance(message, dict):
+            role = message.get("role")
+            role = role if isinstance(role, str) and role in _ROLES else "other"
+            totals[role] = totals.get(role, 0) + sum(_bytes(value) for name, value in message.items() if name != "role")
+    return totals
+
+
+_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+
+
+def _bytes(value: object) -> int:
+    if isinstance(value, str):
+        return size(value)
+    if isinstance(value, list):
+        return sum(map(_bytes, value))
+    if isinstance(value, dict):
+        return sum(map(_bytes, value.values()))
+    return 0
+
+
+def canonical_sha256(body: Mapping[str, Any]) -> str | None:
+    """Of the body in canonical form (RFC 8785), or None: it holds what has no canonical form, or a number whose form is not plain."""
+    try:
+        text = orjson.dumps(_plain_numbers(body), option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError):
+        return None
+    return hashlib.sha256(text).hexdigest()
+
+
+def _plain_numbers(value: object) -> object:
+    """Copies only what holds a number with a point. Raises ValueError where plain writing and canonical writing differ."""
+    if isinstance(value, float):
+        if value.is_integer() and abs(value) <= 2**53:
+            return int(value)
+        if not 1e-6 <= abs(value) < 1e21:
+            raise ValueError("not plain")
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
+        raise ValueError("not exact")
+    if isinstance(value, dict):
+        if not all(name.isascii() or max(name) < "\ud800" for name in value):
+            raise ValueError("order of names")
+        return {name: inner if isinstance(inner, str) else _plain_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [inner if isinstance(inner, str) else _plain_numbers(inner) for inner in value]
+    return value
+
+
+def ascii_name(name: str) -> str:
+    """A field's name as a key of the record: ASCII alone."""
+    return name if name.isascii() else json.dumps(name)[1:-1]
+
+
+def plain(text: str) -> str:
+    """Valid Unicode: what is none is escaped."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

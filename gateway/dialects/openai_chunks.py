@@ -1,0 +1,221 @@
+"""Reads the answers of OpenAI chat completions: streams of chunks, or one body.
+
+Snapshots of usage replace, they are never added, but where a server reports each choice by itself. Only `usage` on an event without choices, or on one that
+finishes its choice, is final; anything else is a running total. `[DONE]` is neither needed nor enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.accounting.usage import ErrorClass, MeterSource, Reading, Usage
+from gateway.dialects.answer_errors import EngineError, class_of_status, error_of
+from gateway.dialects.json_text import parse
+from gateway.dialects.openai_answer import Delivered
+from gateway.dialects.openai_counts import Counts
+from gateway.metering.framing import Frame, FrameKind
+from gateway.metering.reader import Mark
+
+_END = Mark.TERMINAL
+_ERROR = Mark.TERMINAL | Mark.ERROR
+
+
+class ChunkReader:
+    """One answer. `choices`: how many were asked for; `by_choice`: the server is known to report each choice by itself (llama.cpp)."""
+
+    def __init__(self, *, choices: int, usage_asked: bool, by_choice: bool) -> None:
+        self._choices = choices
+        self._usage_asked = usage_asked
+        self._by_choice = by_choice
+        self.delivered = Delivered()
+        self._counts = Counts(by_choice and choices > 1)
+        self._anomalies: dict[str, None] = {}
+        self._anything = False
+        self._events = 0
+        self._done = False
+        self._body = False
+        self._whole_body = False
+        self._error: EngineError | None = None
+        self._error_first = False
+
+    def see(self, frame: Frame) -> Mark:
+        self._anything = True
+        if frame.kind is FrameKind.COMMENT:
+            return Mark.PASS
+        data = frame.data
+        if not data and frame.event != "error":
+            return Mark.PASS
+        if data[:6] == b"[DONE]" and data.strip() == b"[DONE]":
+            self._done = True
+            if self._error is not None:
+                self._note("done_despite_error")
+            return _END
+        return self._read(data, frame.event)
+
+    def _read(self, data: bytes, name: str) -> Mark:
+        self._events += 1
+        try:
+            event = parse(data)
+        except ValueError:
+            if name != "error":
+                self._note("bad_json_frame")
+                return Mark.PASS
+            event = None
+        if not isinstance(event, dict) or name == "error" or event.get("error") or "choices" not in event:
+            error = error_of(event, name)
+            if error is not None:
+                self._fail(error)
+                return _ERROR
+            if not isinstance(event, dict):
+                self._note("event_not_an_object")
+                return Mark.PASS
+        return self._chunk(event)
+
+    def _chunk(self, event: Mapping[str, Any]) -> Mark:
+        delivered = self.delivered
+        if delivered.response_id is None or delivered.model is None:
+            delivered.head(event)
+        seen = False
+        indexes: list[int] = []
+        choices = event.get("choices")
+        if isinstance(choices, list):
+            for choice in choices:
+                if not isinstance(choice, dict):
+                    continue
+                index = choice.get("index")
+                if index.__class__ is not int:
+                    index = 0
+                seen = delivered.choice(index, choice, choice.get("delta")) or seen
+                indexes.append(index)
+        usage, timings = event.get("usage"), event.get("timings")
+        if usage is not None or timings is not None:
+            finished = all(delivered.finish.get(index) for index in indexes)
+            self._counts.take(usage, timings, indexes, finished, self._note)
+            if not indexes and isinstance(usage, dict) and not self._usage_asked:
+                return Mark.HIDE
+        return Mark.CONTENT if seen else Mark.PASS
+
+    def see_body(self, body: bytes) -> None:
+        self._body = self._anything = True
+        try:
+            answer = parse(body)
+        except ValueError:
+            self._note("bad_json_body")
+            return
+        self._error = error_of(answer)
+        self._error_first = self._error is not None
+        if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list):
+            if self._error is None:
+                self._note("body_without_choices")
+                self._error = EngineError()
+            return
+        if self._error is None:
+            self._whole_body = True
+            self._take_body(answer, answer["choices"])
+
+    def _take_body(self, answer: Mapping[str, Any], choices: list[object]) -> None:
+        self.delivered.head(answer)
+        for position, choice in enumerate(choices):
+            if isinstance(choice, dict):
+                index = choice.get("index")
+                index = index if isinstance(index, int) else position
+                self.delivered.choice(index, choice, choice.get("message"))
+        self._counts.take(answer.get("usage"), answer.get("timings"), [], True, self._note)
+        if len(choices) > 1 and (self._by_choice or answer.get("timings") is not None):
+            # llama.cpp reports the first choice alone in a body.
+            self._note("usage_first_choice_only")
+            self._counts.incomplete = True
+
+    def reading(self, status: int, truncated: bool) -> Reading:
+        if status and not 200 <= status < 300:
+            return self._refused(status)
+        delivered = self.delivered
+        counts = self._counts.result(delivered.finish)
+        completed = self._error is None and (self._whole_body or self._finished(counts is not None and counts.final, truncated))
+        report = counts.report if counts is not None else None
+        source = MeterSource.MISSING
+        if counts is not None and counts.report.whole:
+            source = MeterSource.REPORTED if counts.final else MeterSource.ESTIMATED
+        indexes = sorted(delivered.finish)
+        reasons = tuple(delivered.finish[index] for index in indexes)
+        return Reading(
+            usage=Usage(
+                input_tokens=report.input_tokens if report else None,
+                output_tokens=report.output_tokens if report else None,
+                cached_tokens=report.cached_tokens if report else None,
+                cache_write_tokens=report.cache_write_tokens if report else None,
+                reasoning_tokens=report.reasoning_tokens if report else None,
+                tool_calls=len(delivered.calls),
+            ),
+            source=source,
+            status=status,
+            completed=completed,
+            error_class=None if completed else self._class(),
+            error_code=self._error.code if self._error is not None else None,
+            error_first=self._error_first,
+            finish_reason=reasons[0] if reasons else None,
+            finish_reasons=reasons,
+            response_id=delivered.response_id,
+            model=delivered.model,
+            tool_call_ids=tuple(delivered.call_ids),
+            content_seen=delivered.anything,
+            running_output=self._counts.running,
+            text_bytes=delivered.text_bytes,
+            reasoning_bytes=delivered.reasoning_bytes,
+            tool_argument_bytes=delivered.tool_argument_bytes,
+            anomalies=self._flags(source, completed, reasons),
+        )
+
+    def running_output(self) -> int | None:
+        return self._counts.running
+
+    def delivered_text(self) -> str:
+        return self.delivered.everything()
+
+    def _finished(self, final_usage: bool, truncated: bool) -> bool:
+        """Every choice has its finish reason; failing that, final usage and [DONE] came."""
+        finish = self.delivered.finish
+        if self._done and final_usage:
+            return True
+        if not finish or not all(finish.values()):
+            return False
+        return self._done or len(finish) >= self._choices or (not truncated and final_usage)
+
+    def _class(self) -> ErrorClass:
+        if self._error is not None:
+            return ErrorClass.ERROR_IN_200 if self._body else ErrorClass.MID_STREAM_ERROR
+        return ErrorClass.TRUNCATED if self._anything else ErrorClass.EMPTY_STREAM
+
+    def _refused(self, status: int) -> Reading:
+        return Reading(
+            usage=Usage(tool_calls=0),
+            source=MeterSource.MISSING,
+            status=status,
+            completed=False,
+            error_class=class_of_status(status, self._error),
+            error_code=self._error.code if self._error is not None else None,
+            error_first=True,
+            anomalies=tuple(self._anomalies),
+        )
+
+    def _flags(self, source: MeterSource, completed: bool, reasons: tuple[str | None, ...]) -> tuple[str, ...]:
+        flags = dict(self._anomalies)
+        if source is MeterSource.MISSING and (self.delivered.finish or self._whole_body):
+            flags["usage_missing"] = None
+        if not self._body and (self._events or self._done):
+            if not self._done:
+                flags["missing_done"] = None
+            elif self._error is None and not (reasons and all(reasons)):
+                flags["done_without_finish"] = None
+        return tuple(flags)
+
+    def _fail(self, error: EngineError) -> None:
+        if self._error is None:
+            self._error = error
+            self._error_first = self._events == 1
+        if self._done:
+            self._note("error_after_done")
+
+    def _note(self, anomaly: str) -> None:
+        self._anomalies[anomaly] = None

@@ -1,0 +1,123 @@
+"""The meter of one answer: raw chunks in, frames with their marks out, and at any time a reading.
+
+It never touches the call: bytes pass unchanged. Whatever an engine sends, the reading's side never raises: a reader that chokes gives an anomaly and the next
+best source. Only an answer that can't be passed on at all (an event too large, a damaged encoding) is raised, as BadAnswer, by `feed` and `end`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gateway.accounting.usage import UNKNOWN_USAGE, ErrorClass, MeterSource, Reading
+from gateway.metering.decoding import BadEncoding, Decoder, decoder_of
+from gateway.metering.framing import BodyFramer, Frame, FrameKind, Framer, NdjsonFramer
+from gateway.metering.reader import EventReader, Mark
+from gateway.metering.sse import SseFramer
+
+Marked = tuple[Frame, Mark]
+_SSE_BEGINS = (b"data:", b"event:", b":")
+
+
+class Meter:
+    """One answer. `streams`: its events go out one by one; else the body is one event that comes at its end."""
+
+    def __init__(self, reader: EventReader, framer: Framer, decoder: Decoder | None = None) -> None:
+        self._reader = reader
+        self._framer = framer
+        self._decoder = decoder
+        self._anomalies: list[str] = []
+        self._ended_early = False
+        self.streams = not isinstance(framer, BodyFramer)
+
+    def feed(self, data: bytes) -> list[Marked]:
+        """Raises BadAnswer; what was found before it has been given out."""
+        if self._decoder is None:
+            return [(frame, self.see(frame)) for frame in self._framer.feed(data)]
+        return [marked for piece in self._decoder.decode(data) for marked in self._pieces(piece)]
+
+    def end(self) -> list[Marked]:
+        """The body has ended, well or not."""
+        if self._decoder is not None and self._decoder.ended_early():
+            self._ended_early = True
+            self._note("encoding_cut_off")
+        return [(frame, self.see(frame)) for frame in self._framer.end()]
+
+    def see(self, frame: Frame) -> Mark:
+        """What a frame means. Never raises."""
+        if frame.kind is FrameKind.PIECE:
+            self._note("body_too_large")
+            return Mark.PASS
+        try:
+            if self.streams:
+                return self._reader.see(frame)
+            self._see_body(frame.data)
+        except Exception as error:
+            self._choked(error)
+        return Mark.PASS
+
+    def reading(self, status: int, truncated: bool) -> Reading:
+        """Never raises. With nothing to go by, everything is unknown."""
+        try:
+            reading = self._reader.reading(status, truncated or self._ended_early)
+        except Exception as error:
+            self._choked(error)
+            reading = Reading(usage=UNKNOWN_USAGE, source=MeterSource.MISSING, status=status, completed=False, error_class=ErrorClass.TRUNCATED)
+        return replace(reading, anomalies=(*reading.anomalies, *self._anomalies)) if self._anomalies else reading
+
+    def running_output(self) -> int | None:
+        """The engine's own running total, where it gives one."""
+        try:
+            return self._reader.running_output()
+        except Exception as error:
+            self._choked(error)
+            return None
+
+    def delivered_text(self) -> str:
+        """For a count of our own."""
+        try:
+            return self._reader.delivered_text()
+        except Exception as error:
+            self._choked(error)
+            return ""
+
+    def _pieces(self, piece: bytes) -> Iterator[Marked]:
+        for frame in self._framer.feed(piece):
+            yield frame, self.see(frame)
+
+    def _see_body(self, body: bytes) -> None:
+        """Some servers send a stream under another content type: then its events are read here, all at once."""
+        if not body.startswith(_SSE_BEGINS):
+            self._reader.see_body(body)
+            return
+        framer = SseFramer(len(body) + 1)
+        for frame in (*framer.feed(body), *framer.end()):
+            self._reader.see(frame)
+
+    def _choked(self, error: Exception) -> None:
+        self._note(f"reader_choked_{type(error).__name__}")
+
+    def _note(self, anomaly: str) -> None:
+        if anomaly not in self._anomalies:
+            self._anomalies.append(anomaly)
+
+
+def meter_of(
+    reader: EventReader, *, status: int, content_type: str, content_encoding: str = "", max_event_bytes: int, max_response_bytes: int
+) -> Meter:
+    """The meter that fits an answer's head. By the answer's content type, never by what was asked. Raises BadEncoding."""
+    kind = content_type.partition(";")[0].strip().lower()
+    streams = 200 <= status < 300
+    framer: Framer
+    if streams and kind == "text/event-stream":
+        framer = SseFramer(max_event_bytes)
+    elif streams and kind in ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"):
+        framer = NdjsonFramer(max_event_bytes)
+    else:
+        framer = BodyFramer(max_response_bytes)
+    # A compressed stream has no length of its own to bound it by; its events have.
+    longest = max_response_bytes * 16 if streams else max_response_bytes
+    return Meter(reader, framer, decoder_of(content_encoding, longest))
+
+
+__all__ = ["BadEncoding", "Meter", "meter_of"]

@@ -1,0 +1,39 @@
+"""What a meter asks of a wire format, and what an event means for whoever passes it on."""
+
+from __future__ import annotations
+
+from enum import IntFlag, auto
+from typing import Protocol
+
+from gateway.accounting.usage import Reading
+from gateway.metering.framing import Frame
+
+
+class Mark(IntFlag):
+    """What an event means for the relay."""
+
+    PASS = 0
+    HIDE = auto()
+    """The usage event that the client did not ask for."""
+    TERMINAL = auto()
+    """From here on everything is held back until the call is settled."""
+    ERROR = auto()
+    CONTENT = auto()
+
+
+class EventReader(Protocol):
+    """Reads the events of one answer, in order. May raise on nonsense; the meter around it does not."""
+
+    def see(self, frame: Frame) -> Mark: ...
+
+    def see_body(self, body: bytes) -> None:
+        """A whole body that did not stream (also a JSON answer to a request that asked to stream)."""
+
+    def reading(self, status: int, truncated: bool) -> Reading:
+        """What is known so far; may be asked for at any time. `truncated`: the transport broke or ended early."""
+
+    def running_output(self) -> int | None:
+        """The engine's running total of output tokens over all choices: cheap, asked for at every event."""
+
+    def delivered_text(self) -> str:
+        """Text, reasoning and tool arguments delivered so far, for a count of our own."""
