@@ -14,7 +14,7 @@ from typing import Protocol
 from gateway.accounting.commands import Results
 from gateway.ledger.state import CampaignRecord, CampaignStanding, RunRecord, RunStanding
 from gateway.policy.declaration import Policy
-from gateway.policy.resolve import NO_ORIGINS, Origins
+from gateway.policy.resolve import Origins
 from gateway.runs.declined import Declined
 
 
@@ -46,7 +46,7 @@ class CampaignState:
     policy_hash: str
     limits_hash: str = ""
     """Of the effective limits, the gateway's own included."""
-    origins: Origins = NO_ORIGINS
+    origins: Origins = field(default_factory=dict)
     """Where its file set each limit; not known once the gateway has been started anew."""
     planned_runs: int | None = None
     state: CampaignStanding = CampaignStanding.OPEN
