@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
-from gateway.accounting.limit import Balance, Limit, Shortfall
+from gateway.accounting.limit import SCOPE_ORDER, Account, Balance, Limit, Shortfall
+from gateway.accounting.quantity import Quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,8 @@ class Send:
     output: int
     clamped_by: str | None = None
     """Name of the limit that made output smaller than wanted."""
+    floor: int = 0
+    """The smallest output that it would go with now, should it have to wait for a slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +81,137 @@ class Final:
 @dataclass(frozen=True, slots=True)
 class Wait:
     shortfall: Shortfall
+    floor: int = 0
+    """The smallest output that it would go with now."""
 
 
 Decision = Send | Count | Final | Wait
 
 
+def need(quantity: Quantity, prompt_tokens: int, output: int) -> int:
+    """What a call with this output takes of a limit; 0: the limit does not concern it."""
+    match quantity:
+        case Quantity.OUTPUT_TOKENS:
+            return output
+        case Quantity.TOTAL_TOKENS:
+            return prompt_tokens + output
+        case Quantity.INPUT_TOKENS:
+            return prompt_tokens
+        case Quantity.REQUESTS | Quantity.CONCURRENT:
+            return 1
+        case Quantity.RUNS:
+            return 0
+        case _:
+            assert_never(quantity)
+
+
+def ever(seen: LimitView) -> int:
+    """What the limit could give this call if it waited: a request that was sent never comes back, a window that opens in time counts as open."""
+    ceiling = seen.limit.ceiling
+    if seen.reopens:
+        return ceiling
+    spent = seen.balance.settled
+    if seen.limit.account.quantity is Quantity.REQUESTS:
+        spent += seen.balance.reserved
+    return ceiling - spent
+
+
+def now(seen: LimitView) -> int:
+    return seen.limit.ceiling - seen.balance.settled - seen.balance.reserved - seen.aside
+
+
 def decide(view: Sequence[LimitView], demand: Demand, patience: Patience) -> Decision:
-    """The contract's table, first row that fits. `view` is ordered narrow to broad."""
-    raise NotImplementedError
+    """The contract's table, first row that fits. The verdict does not depend on the order of `view`."""
+    over = spent(view, demand)
+    if over is not None:
+        return over
+    want, least = demand.want, demand.least
+    free, free_by = _room(view, demand, now)
+    if free == want and (demand.exact or not demand.bound_lowered_want):
+        return Send(output=want, floor=_floor(want, demand, patience))
+    if not demand.exact and demand.can_count:
+        return Count()
+    reach, reach_by = _room(view, demand, ever)
+    if reach < least and reach_by is not None:
+        return Final(shortfall_of(reach_by.limit, reach_by.balance, demand))
+    floor = _floor(reach, demand, patience)
+    if free >= floor:
+        return _clamped(reach_by if free >= reach else free_by, free, floor, demand, patience)
+    assert free_by is not None  # free < floor <= want, so a limit lowered it
+    return Wait(shortfall_of(free_by.limit, free_by.balance, demand), floor)
+
+
+def spent(view: Sequence[LimitView], demand: Demand) -> Final | None:
+    """A limit that the call needs and that has nothing left, whatever the prompt turns out to be; the narrowest such."""
+    found: LimitView | None = None
+    for seen in view:
+        if ever(seen) > 0 or need(seen.limit.account.quantity, demand.prompt_tokens, demand.want) == 0:
+            continue
+        if found is None or narrowness(seen.limit.account) < narrowness(found.limit.account):
+            found = seen
+    return None if found is None else Final(shortfall_of(found.limit, found.balance, demand))
+
+
+def shortfall_of(limit: Limit, balance: Balance, demand: Demand) -> Shortfall:
+    return Shortfall(
+        name=limit.name,
+        ceiling=limit.ceiling,
+        settled=balance.settled,
+        reserved=balance.reserved,
+        asked=need(limit.account.quantity, demand.prompt_tokens, demand.want),
+        resets_at_ms=limit.window_end_ms,
+        origin=limit.origin,
+    )
+
+
+def narrowness(account: Account) -> tuple[int, int, str]:
+    """One order over all accounts, narrow first: of several limits that decide, the first is named, and asides are taken along it."""
+    return SCOPE_ORDER[account.scope], -(bool(account.lane) + bool(account.model)), account.key
+
+
+def _floor(reach: int, demand: Demand, patience: Patience) -> int:
+    match patience:
+        case Patience.REACH:
+            return reach
+        case Patience.ENOUGH:
+            return min(reach, max(demand.least, demand.enough))
+        case Patience.LEAST:
+            return demand.least
+        case _:
+            assert_never(patience)
+
+
+def _clamped(by: LimitView | None, free: int, floor: int, demand: Demand, patience: Patience) -> Send:
+    if by is None:
+        return Send(output=free, floor=floor)
+    output = free
+    if by.other_flows and patience is not Patience.LEAST:
+        share = max(demand.enough, free // (1 + by.other_flows))
+        output = max(min(free, share - share % demand.multiple), demand.least)
+    return Send(output=output, clamped_by=by.limit.name, floor=floor)
+
+
+def _room(view: Sequence[LimitView], demand: Demand, gives: Callable[[LimitView], int]) -> tuple[int, LimitView | None]:
+    """The largest output that every limit gives, and the limit that made it so: -1 where one stands in the way that no smaller output helps."""
+    room, by = demand.want, None
+    for seen in view:
+        account = seen.limit.account
+        whole = need(account.quantity, demand.prompt_tokens, demand.want)
+        given = gives(seen)
+        if given >= whole or whole == 0:
+            continue
+        output = _largest(account.quantity, given, demand)
+        if output < room or (by is not None and output == room and narrowness(account) < narrowness(by.limit.account)):
+            room, by = output, seen
+    return room, by
+
+
+def _largest(quantity: Quantity, given: int, demand: Demand) -> int:
+    """The largest multiple whose need is met by `given`, which is less than what `want` needs."""
+    if quantity is Quantity.TOTAL_TOKENS:
+        given -= demand.prompt_tokens
+        if given < 0 and demand.prompt_tokens > 0:
+            return -1
+    elif quantity is not Quantity.OUTPUT_TOKENS:
+        return -1
+    return max(given, 0) // demand.multiple * demand.multiple

@@ -56,6 +56,10 @@ class Ticket:
     halted: Callable[[], bool] = field(default=lambda: False)
     deadline_ms: int | None = None
     """The earlier of the run's deadline and the campaign's span end, or None."""
+    clamp_after_ms: int = 10_000
+    """From then on the call takes less than it could ever have, if it is enough."""
+    queue_ms: int = 120_000
+    """When its wait is over at the latest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,113 @@
+"""The accounts that somebody waits on, and the room set aside there.
+
+Rule: at most one call an account has room set aside, it is taken in one order over all accounts (narrow to broad), and it ends when that call leaves
+the queue, is halted, or no longer has the account among its limits. One order, and holders that never wait for others: no deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gateway.accounting.balances import Balances
+from gateway.accounting.decision import narrowness, need
+from gateway.accounting.entries import PostingLine
+from gateway.accounting.limit import Account, Limit
+from gateway.accounting.quantity import Quantity
+from gateway.upstream.waiter import Place, Waiter
+
+
+class Places:
+    def __init__(self, balances: Balances) -> None:
+        self._balances = balances
+        self._places: dict[Account, Place] = {}
+        self._changed: dict[Place, bool] = {}
+        balances.watch(self._applied)
+
+    def enter(self, waiter: Waiter, limits: Iterable[Limit]) -> None:
+        """The waiter waits on these limits from now on, and no longer on those before. Asides on accounts that it keeps stay."""
+        before, kept = waiter.places, waiter.asides
+        waiter.limits = tuple(limits)
+        waiter.places = tuple(self._place(limit.account) for limit in waiter.limits)
+        flow = waiter.flow
+        for place in waiter.places:
+            place.flows[flow] = place.flows.get(flow, 0) + 1
+        self.note(waiter)
+        waiter.asides = [place for place in kept if place in waiter.places]
+        for place in kept:
+            if place not in waiter.places:
+                place.holder = None
+        self._depart(waiter, before)
+
+    def leave(self, waiter: Waiter) -> None:
+        self.drop_asides(waiter)
+        places, waiter.places, waiter.blocked = waiter.places, (), None
+        self._depart(waiter, places)
+
+    def drop_asides(self, waiter: Waiter) -> None:
+        for place in waiter.asides:
+            place.holder = None
+        waiter.asides = []
+
+    def set_aside(self, waiter: Waiter) -> bool:
+        """Room on the first account that is short of what the waiter would go with, and on the narrower ones. True: more is set aside than before."""
+        walked, short = [], False
+        demand = waiter.demand
+        for limit, place in sorted(zip(waiter.limits, waiter.places, strict=True), key=lambda pair: narrowness(pair[0].account)):
+            if place.holder is not None and place.holder is not waiter:
+                break
+            needed = need(place.account.quantity, demand.prompt_tokens, waiter.floor)
+            if needed == 0:
+                continue
+            walked.append(place)
+            if limit.ceiling - place.balance.settled - place.balance.reserved < needed:
+                short = True
+                break
+        if not (short or waiter.asides):
+            return False
+        new = [place for place in walked if place.holder is None]
+        for place in new:
+            place.holder = waiter
+        waiter.asides.extend(new)
+        return bool(new)
+
+    def note(self, waiter: Waiter) -> None:
+        """Remember how much it could need at most; also when its demand has changed."""
+        for limit, place in zip(waiter.limits, waiter.places, strict=True):
+            place.note(limit.ceiling, need(place.account.quantity, waiter.demand.prompt_tokens, waiter.demand.want))
+
+    def take_changed(self) -> Iterable[tuple[Place, bool]]:
+        """Accounts of which somebody may not get all that it wants, ever, and where that changed since this was asked last. True: it may be more."""
+        changed, self._changed = self._changed, {}
+        return [(place, raised) for place, raised in changed.items() if raised or not place.ample()]
+
+    def held(self) -> Iterable[Place]:
+        return [place for place in self._places.values() if place.holder is not None]
+
+    def _place(self, account: Account) -> Place:
+        place = self._places.get(account)
+        if place is None:
+            place = self._places[account] = Place(account, self._balances.of(account))
+        return place
+
+    def _depart(self, waiter: Waiter, places: Iterable[Place]) -> None:
+        flow = waiter.flow
+        for place in places:
+            if place.flows[flow] > 1:
+                place.flows[flow] -= 1
+                continue
+            del place.flows[flow]
+            if not place.flows:
+                del self._places[place.account]
+                self._changed.pop(place, None)
+
+    def _applied(self, lines: tuple[PostingLine, ...]) -> None:
+        if not self._places:
+            return
+        for line in lines:
+            place = self._places.get(line.account)
+            if place is None:
+                continue
+            place.balance = self._balances.of(line.account)
+            if line.settled or (line.reserved and line.account.quantity is Quantity.REQUESTS):
+                raised = line.settled < 0 or (line.reserved < 0 and line.account.quantity is Quantity.REQUESTS)
+                self._changed[place] = self._changed.get(place, False) or raised

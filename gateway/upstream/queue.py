@@ -1,0 +1,111 @@
+"""Who waits: the flows, the accounts they wait on, their alarms, and which heads must be looked at again.
+
+Rule: a call is in all of these or in none; what it leaves behind is only the tick at which it was served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gateway.accounting.balances import Balances
+from gateway.accounting.decision import Wait
+from gateway.upstream.alarms import Alarms, Timers
+from gateway.upstream.flows import Flows
+from gateway.upstream.places import Places
+from gateway.upstream.slots import Slots
+from gateway.upstream.waiter import Waiter, WaitingView
+
+
+class Queue:
+    def __init__(
+        self, balances: Balances, slots: Slots, now_ms: Callable[[], int], timers: Timers, due: Callable[[Waiter], object], midnight: Callable[[], object]
+    ) -> None:
+        self.flows = Flows()
+        self.places = Places(balances)
+        self._slots = slots
+        self._now_ms = now_ms
+        self._alarms = Alarms(now_ms, timers, due, midnight)
+        self._waiters: dict[Waiter, None] = {}
+        self._stale: dict[Waiter, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def __iter__(self) -> Iterator[Waiter]:
+        """In order of arrival; may be changed meanwhile."""
+        return iter(list(self._waiters))
+
+    def enter(self, waiter: Waiter) -> None:
+        self._waiters[waiter] = None
+        waiter.queued = True
+        self.flows.append(waiter)
+        self.places.enter(waiter, waiter.limits)
+        self.mark(waiter)
+        self._alarms.set(waiter)
+        self._alarms.watch_window(waiter)
+
+    def remove(self, waiter: Waiter) -> None:
+        waiter.queued = False
+        del self._waiters[waiter]
+        self._stale.pop(waiter, None)
+        self._alarms.cancel(waiter)
+        self.flows.remove(waiter)
+        self.places.leave(waiter)
+        following = self.flows.head(waiter.flow)
+        if following is not None:
+            self.mark(following)
+
+    def mark(self, waiter: Waiter) -> None:
+        """It must be decided again when it is the head of its flow, slot or no slot."""
+        waiter.stale = True
+        self._stale[waiter] = None
+
+    def decided(self, waiter: Waiter) -> None:
+        self._stale.pop(waiter, None)
+
+    def set_alarm(self, waiter: Waiter) -> None:
+        self._alarms.set(waiter)
+
+    def candidates(self) -> Iterable[Waiter]:
+        """Heads that could go, or that must be told something; the others are not looked at."""
+        for place, raised in self.places.take_changed():
+            for head in map(self.flows.head, place.flows):
+                if head is not None and place in head.places and head.hear(place, raised):
+                    self.mark(head)
+        found = dict.fromkeys(filter(self.flows.is_head, self._stale))
+        found.update((place.holder, None) for place in self.places.held() if place.holder is not None)
+        for engine in self.flows.engines():
+            if self._slots.any_free(engine):
+                found.update(dict.fromkeys(self.flows.heads_at(engine)))
+        return found
+
+    def renew_if_due(self) -> None:
+        if self._alarms.window_is_over():
+            self.renew()
+
+    def renew(self) -> None:
+        """Midnight: whoever waits on a window that ended resolves its limits anew."""
+        now = self._now_ms()
+        for waiter in self._waiters:
+            if waiter.window_ms is not None and waiter.window_ms <= now:
+                self.places.enter(waiter, waiter.ticket.resolve(now))
+                self.mark(waiter)
+        self._alarms.next_window(self._waiters)
+
+    def views(self) -> list[WaitingView]:
+        return [self._view(waiter) for waiter in self._waiters]
+
+    def _view(self, waiter: Waiter) -> WaitingView:
+        ticket = waiter.ticket
+        return WaitingView(
+            call_id=ticket.call_id,
+            campaign=ticket.campaign,
+            run=ticket.run,
+            lane=ticket.lane,
+            engine=ticket.engine,
+            position=self.flows.position(waiter),
+            waited_ms=self._now_ms() - waiter.arrived_ms,
+            in_the_way=waiter.verdict.shortfall if isinstance(waiter.verdict, Wait) else None,
+            halted=ticket.halted(),
+            sets_aside=tuple(limit.name for limit, place in zip(waiter.limits, waiter.places, strict=True) if place.holder is waiter),
+        )

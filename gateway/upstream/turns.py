@@ -1,0 +1,299 @@
+"""The one waiting place, as logic: who goes, who hears no, for whom room is set aside. No I/O, no sleep: clock, timers and effects are handed in.
+
+Rule: a call leaves by taking a slot and room on all its limits in one step, and the reservation stands on the balances before the next is decided.
+Every end of a wait, every release and every dropped aside is followed by a pass.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from gateway.accounting.balances import Balances
+from gateway.accounting.decision import Count, Decision, Final, Patience, Send, Wait, decide, spent
+from gateway.upstream.alarms import Timers
+from gateway.upstream.call import Refusal, Ticket
+from gateway.upstream.counting import Counting
+from gateway.upstream.effects import Counts, Effects, admission_of, budget_reached
+from gateway.upstream.flows import Turn
+from gateway.upstream.queue import Queue
+from gateway.upstream.slots import Slots
+from gateway.upstream.waiter import Cause, Waiter
+
+
+class Turns:
+    def __init__(self, balances: Balances, now_ms: Callable[[], int], timers: Timers, slots: Mapping[str, int], queue_length: int, effects: Effects) -> None:
+        self._balances = balances
+        self._now_ms = now_ms
+        self._timers = timers
+        self._effects = effects
+        self._queue_length = queue_length
+        self._slots = Slots(slots)
+        self._counting = Counting()
+        self._sequence = 0
+        self._woken = False
+        self._shut = False
+        self.queue = Queue(balances, self._slots, now_ms, timers, self._wait_changed, self._midnight)
+        self.counts = Counts()
+
+    def arrive(self, ticket: Ticket) -> Waiter:
+        """All that can be said at once is said before this returns."""
+        now = self._now_ms()
+        self._sequence += 1
+        demand = ticket.demand(ticket.bound_tokens, ticket.bound_exact)
+        waiter = Waiter(ticket=ticket, sequence=self._sequence, arrived_ms=now, demand=demand)
+        refusal = Refusal(code="shutting_down", final=False) if self._shut else ticket.check(now)
+        if refusal is None:
+            waiter.limits = tuple(ticket.resolve(now))
+            refusal = self._hopeless(waiter)
+        if refusal is not None:
+            self.refuse(waiter, refusal)
+        elif len(self.queue) or not self._at_once(waiter):
+            self._enqueue(waiter)
+        return waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """The client left while it waited: nothing happened."""
+        if waiter.queued:
+            self.counts.left += 1
+            self._remove(waiter)
+            self.wake(Cause.LEFT)
+
+    def counted(self, waiter: Waiter, prompt_tokens: int) -> None:
+        if not (waiter.queued and waiter.counting):
+            return  # it left, or was told no, meanwhile
+        self.counts.counted += 1
+        self._count_ended(waiter)
+        waiter.demand = waiter.ticket.demand(prompt_tokens, True)
+        self.queue.places.note(waiter)
+        self.queue.mark(waiter)
+        refusal = self._hopeless(waiter)
+        if refusal is not None:
+            self.refuse(waiter, refusal)
+        elif waiter.over:
+            self._end(waiter)
+        self.wake(Cause.COUNTED)
+
+    def refuse(self, waiter: Waiter, refusal: Refusal) -> None:
+        """Tell it no. Where it waited that is a release, and a pass follows."""
+        waited = waiter.queued
+        if waited:
+            self._remove(waiter)
+        if refusal.final:
+            self.counts.final += 1
+        else:
+            self.counts.passing += 1
+        self._effects.refuse(waiter.ticket, replace(refusal, waited_ms=self._now_ms() - waiter.arrived_ms))
+        if waited:
+            self.wake(Cause.REFUSED)
+
+    def free(self, engine: str, cause: Cause = Cause.RELEASED) -> None:
+        """A slot is given back."""
+        self._slots.free(engine)
+        self.wake(cause)
+
+    def commit_failed(self, engine: str) -> None:
+        """The ledger gave the reservation back; the slot is given back here."""
+        self.counts.commit_failed += 1
+        self.free(engine, Cause.FAILED)
+
+    def wake(self, cause: Cause = Cause.RELEASED) -> None:
+        """A pass, once per loop tick however often it is asked for."""
+        if not self._woken and len(self.queue):
+            self._woken = True
+            self._timers.call_soon(self.run)
+
+    def busy(self, engine: str) -> int:
+        return self._slots.busy(engine)
+
+    def set_slots(self, engine: str, number: int) -> None:
+        self._slots.set(engine, number)
+        self.wake(Cause.SLOTS)
+
+    def halted_changed(self, campaign: str) -> None:
+        cause = Cause.RESUMED
+        for waiter in self.queue:
+            if waiter.ticket.campaign == campaign:
+                self.queue.mark(waiter)
+                if waiter.ticket.halted():
+                    cause = Cause.HALTED
+                    self.queue.places.drop_asides(waiter)
+        self.wake(cause)
+
+    def recheck(self, campaign: str | None = None, run: str | None = None) -> None:
+        """A run, campaign or key was closed or revoked: whoever must hear so hears it now."""
+        now = self._now_ms()
+        for waiter in self.queue:
+            if campaign in (None, waiter.ticket.campaign) and run in (None, waiter.ticket.run):
+                refusal = waiter.ticket.check(now)
+                if refusal is not None and waiter.queued:
+                    self.refuse(waiter, refusal)
+        self.wake(Cause.CLOSED)
+
+    def shutdown(self) -> None:
+        """Every waiter, and whoever comes later, may try again elsewhere or after a restart."""
+        self._shut = True
+        for waiter in self.queue:
+            if waiter.queued:
+                self.refuse(waiter, Refusal(code="shutting_down", final=False))
+
+    def run(self) -> None:
+        """Passes until one lets nobody go."""
+        self._woken = True
+        try:
+            self.queue.renew_if_due()
+            while self._pass():
+                pass
+        finally:
+            self._woken = False
+
+    def _pass(self) -> bool:
+        """Each head has its turn. True: somebody left the queue, so that others may have room now."""
+        self.counts.passes += 1
+        turn_of = self.queue.flows.turn
+        heap: list[tuple[Turn, Waiter]] = [(turn_of(waiter), waiter) for waiter in self.queue.candidates()]
+        heapq.heapify(heap)
+        progress = False
+        while heap:
+            turn, waiter = heapq.heappop(heap)
+            if not waiter.queued:
+                continue
+            current = turn_of(waiter)
+            if current != turn:
+                heapq.heappush(heap, (current, waiter))  # its run was served meanwhile
+            elif self._consider(waiter):
+                progress = True
+                following = self.queue.flows.head(waiter.flow)
+                if following is not None:
+                    heapq.heappush(heap, (turn_of(following), following))
+        return progress
+
+    def _consider(self, waiter: Waiter) -> bool:
+        """One head's turn. True: it left the queue."""
+        slot = self._slots.any_free(waiter.ticket.engine)
+        if waiter.counting or not (slot or waiter.asides or waiter.stale):
+            return False
+        halted = waiter.ticket.halted()
+        if halted and not waiter.stale:
+            return False
+        verdict = waiter.verdict if not waiter.asides and waiter.still_blocked() else self._decide(waiter)
+        match verdict:
+            case Final():
+                self.refuse(waiter, budget_reached(verdict))
+                return True
+            case Send():
+                return not halted and slot and self._admit(waiter, verdict)
+            case Count() if not halted and self._counting.may_begin(waiter):
+                self._effects.count(waiter)
+            case Wait() if not halted and (slot or waiter.asides):
+                self.queue.places.set_aside(waiter)
+        return False
+
+    def _decide(self, waiter: Waiter) -> Decision:
+        verdict = decide(waiter.view(), waiter.demand, waiter.patience)
+        waiter.decided(verdict)
+        self.queue.decided(waiter)
+        return verdict
+
+    def _admit(self, waiter: Waiter, send: Send) -> bool:
+        """Always true: it leaves the queue, one way or the other."""
+        now = self._now_ms()
+        refusal = waiter.ticket.check(now)
+        if refusal is not None:
+            self.refuse(waiter, refusal)
+            return True
+        admission = admission_of(waiter, send, now)
+        self._slots.take(waiter.ticket.engine)
+        self.queue.flows.served(waiter)
+        if waiter.queued:
+            self._remove(waiter)
+        self.counts.sent += 1
+        self.counts.clamped += send.clamped_by is not None
+        self._effects.commit(waiter.ticket, admission)
+        return True
+
+    def _at_once(self, waiter: Waiter) -> bool:
+        """Nobody waits: the call need not enter the queue if it can be answered now."""
+        verdict = decide(waiter.plain_view(self._balances), waiter.demand, waiter.patience)
+        if isinstance(verdict, Final):
+            self.refuse(waiter, budget_reached(verdict))
+            return True
+        if isinstance(verdict, Send) and self._slots.any_free(waiter.ticket.engine) and not waiter.ticket.halted():
+            return self._admit(waiter, verdict)
+        return False
+
+    def _hopeless(self, waiter: Waiter) -> Refusal | None:
+        """What one call can never have, by exact figures or where none are to be had. A limit that is spent is named first."""
+        demand = waiter.demand
+        if demand.can_count and not demand.exact:
+            return None
+        refusal = waiter.ticket.check_prompt(demand.prompt_tokens, demand.exact)
+        over = spent(waiter.plain_view(self._balances), demand) if refusal is not None else None
+        return refusal if over is None else budget_reached(over)
+
+    def _enqueue(self, waiter: Waiter) -> None:
+        if len(self.queue) >= self._queue_length:
+            self.refuse(waiter, Refusal(code="overloaded", final=False))
+            return
+        self.counts.waited += 1
+        self.queue.enter(waiter)
+        if len(self.queue) == 1 and not self._woken:
+            self.run()
+        else:
+            self.wake(Cause.ARRIVED)
+
+    def _remove(self, waiter: Waiter) -> None:
+        self.queue.remove(waiter)
+        if waiter.counting:
+            self._count_ended(waiter)
+
+    def _count_ended(self, waiter: Waiter) -> None:
+        for other in self._counting.ended(waiter):
+            if other.queued and other.over:
+                self._end(other)
+            elif other.queued:
+                self.queue.mark(other)
+
+    def _midnight(self) -> None:
+        self.queue.renew()
+        self.wake(Cause.MIDNIGHT)
+
+    def _wait_changed(self, waiter: Waiter) -> None:
+        """A timer of this wait rang."""
+        now = self._now_ms()
+        self.queue.set_alarm(waiter)
+        if now >= waiter.ends_ms:
+            self._end(waiter)
+        elif now >= waiter.clamp_ms and waiter.patience is Patience.REACH:
+            waiter.patience = Patience.ENOUGH
+            self.queue.mark(waiter)
+            self.wake(Cause.ENOUGH)
+
+    def _end(self, waiter: Waiter) -> None:
+        """The wait is over: whatever can be said is said now; only a count is still awaited."""
+        self.queue.renew_if_due()
+        waiter.over, waiter.patience = True, Patience.LEAST
+        refusal = waiter.ticket.check(self._now_ms())
+        if refusal is not None:
+            self.refuse(waiter, refusal)
+        elif not waiter.counting:
+            self._say(waiter, self._decide(waiter))
+        self.wake(Cause.ENDED)
+
+    def _say(self, waiter: Waiter, verdict: Decision) -> None:
+        halted = waiter.ticket.halted()
+        match verdict:
+            case Final():
+                self.refuse(waiter, budget_reached(verdict))
+            case Count():
+                if self._counting.may_begin(waiter):
+                    self._effects.count(waiter)
+            case Send() if not halted and self.queue.flows.is_head(waiter) and self._slots.any_free(waiter.ticket.engine):
+                self._admit(waiter, verdict)
+            case Send() | Wait():
+                shortfall = verdict.shortfall if isinstance(verdict, Wait) else None
+                self.refuse(waiter, Refusal(code="campaign_halted" if halted else "busy", final=False, shortfall=shortfall))
+            case _:
+                assert_never(verdict)
