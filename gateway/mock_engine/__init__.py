@@ -22,6 +22,7 @@ from gateway.mock_engine.script import Playbook as Playbook
 from gateway.mock_engine.script import Script as Script
 from gateway.mock_engine.script import ToolCall as ToolCall
 from gateway.mock_engine.script import UsageForm as UsageForm
+from gateway.mock_engine.serve import main as main
 from gateway.mock_engine.serve import serve as serve
 from gateway.mock_engine.server import MockEngine as MockEngine
 from gateway.mock_engine.threaded import MockEngineThread as MockEngineThread

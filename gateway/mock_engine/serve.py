@@ -32,6 +32,18 @@ def serve(
         runner.run(_serve(MockEngine(playbook, host=host, port=port, log=log), say or _print))
 
 
+def main(*, listen: str, script: Path | None, log: Path | None, as_json: bool) -> int:
+    """What `gateway mock-engine` calls. Returns the exit code."""
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f"--listen {listen}: write HOST:PORT, e.g. 127.0.0.1:8090 (port 0 takes a free one)")
+    try:
+        serve(host=host.strip("[]"), port=int(port), log=log, script=script, say=_print_json if as_json else None)
+    except OSError as error:
+        raise ConfigurationError(f"the mock engine can't listen on {listen}: {error.strerror or error}") from error
+    return 0
+
+
 def read_script(path: Path) -> Playbook:
     """Raises ConfigurationError that names the file."""
     try:
@@ -52,3 +64,7 @@ async def _serve(engine: MockEngine, say: Callable[[str], None]) -> None:
 
 def _print(line: str) -> None:
     print(line, flush=True)
+
+
+def _print_json(line: str) -> None:
+    print(orjson.dumps({"ready": dict([line.removeprefix("ready ").split("=", 1)])}).decode(), flush=True)

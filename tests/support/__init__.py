@@ -1,0 +1,14 @@
+"""What integration and acceptance tests share: processes, sockets, clients, and the session's own accounts.
+
+* `storeys`: the pytest plugin: a time budget a storey, skips by id, how many tests ran.
+* `skips`: `skip("id", "reason")`.
+* `waiting`: `eventually(...)`.
+* `processes`: a child process with a ready line.
+* `toml`: tables as TOML text.
+* `gateway_process`: `gateway serve` on a folder of its own.
+* `control`: the control plane over its Unix socket.
+* `mock_process`: `gateway mock-engine` as a process.
+* `raw_http`: a socket client that records each byte with its moment.
+* `sse`: events of a stream, read strictly.
+* `sdk`: the OpenAI SDK, pointed at a gateway.
+"""
