@@ -23,6 +23,8 @@ _OUTPUT: Final = ("max_tokens", "max_completion_tokens", "max_new_tokens", "n_pr
 _NOISE: Final = frozenset({"max", "min", "limit", "limits", "budget", "budgets", "cap", "caps", "quota", "per", "of", "num", "number", "count", "the", "n"})
 _PLACES: Final = ("call", "run", "campaign", "gateway", "day")
 _CLOSE: Final = 0.72
+_SLIP: Final = 0.85
+"""So near that it is the same word in the same table, whatever it could mean elsewhere."""
 
 
 def close(word: str, among: Collection[str]) -> str | None:
@@ -33,11 +35,17 @@ def close(word: str, among: Collection[str]) -> str | None:
 
 def nearest(path: Path, candidates: Sequence[Path]) -> list[Path]:
     """The right paths that this wrong one is nearest to, best first, at most three equal ones; empty where nothing is near."""
+    slip = get_close_matches(path[-1], [found[-1] for found in candidates if found[:-1] == path[:-1]], 1, _SLIP)
+    if slip:
+        return [(*path[:-1], slip[0])]
     vocabulary = {part for candidate in candidates for part in candidate}
     leaf_names = {candidate[-1] for candidate in candidates}
     meant = [word for part in path for word in _words(part, vocabulary)]
     if not any(word in leaf_names for word in meant):
-        return []
+        likely = close(path[-1], leaf_names)
+        if likely is None:
+            return []
+        meant = [*meant[:-1], likely]
     ranked = sorted((_distance(meant, path, candidate), candidate) for candidate in candidates if candidate[-1] in meant)
     best = ranked[0][0][:2] if ranked else ()
     return [candidate for distance, candidate in ranked if distance[:2] == best][:3]
