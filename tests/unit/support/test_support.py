@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
+from gateway.policy import load_policy
+from gateway.settings import load_settings
 from tests.support import sse
+from tests.support.gateway_process import GatewayProcess
 from tests.support.skips import NO_ID, id_of
 from tests.support.storeys import BUDGETS_S, Accounts, storey_of
 from tests.support.toml import merged, to_toml
@@ -61,3 +65,14 @@ def test_events_are_read_by_the_letter() -> None:
     assert [event.name for event in found] == ["x", ""]
     assert found[0].json() == {"a": 1} and found[1].done
     assert sse.unfinished(body) == b"data: half" and sse.comments(body) == 1
+
+
+def test_a_gateways_files_are_good_settings_and_a_good_policy(tmp_path: Path) -> None:
+    policy = {"run": {"requests": 3}}
+    gateway = GatewayProcess(tmp_path, "http://127.0.0.1:9", policy=policy, settings={"bounds": {"queue_length": 7}}, slots=2, engine="generic")
+    try:
+        settings = load_settings(gateway.config)
+        assert settings.bounds.queue_length == 7 and settings.upstreams["engine"].slots == 2
+        assert load_policy(tmp_path / "policies" / "test.toml").policy.run.requests == 3
+    finally:
+        gateway.close()
