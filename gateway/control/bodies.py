@@ -39,7 +39,7 @@ class OpenRunBody(Body):
     run: Text = ""
     task: Text = ""
     label: Text = ""
-    lanes: list[Text] = Field([], max_length=64)
+    lanes: list[Text] = Field(default=[], max_length=64)
     idempotency_key: Text = ""
 
 
@@ -49,7 +49,7 @@ class ResultsBody(Body):
     exit: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = None
     turn_end: Literal["completed", "aborted", "failed", "token_limit", "time_limit", "budget", "blocked"] | None = None
     judge: Literal["pass", "fail", "error"] | None = None
-    outcomes: dict[Annotated[str, Field(pattern=r"^[a-zA-Z][a-zA-Z0-9_.-]{0,63}$")], Text] = Field({}, max_length=100)
+    outcomes: dict[Annotated[str, Field(pattern=r"^[a-zA-Z][a-zA-Z0-9_.-]{0,63}$")], Text] = Field(default={}, max_length=100)
 
     def results(self) -> Results | None:
         """None where nothing is declared."""
@@ -58,7 +58,7 @@ class ResultsBody(Body):
 
 
 class CloseRunBody(Body):
-    results: ResultsBody = ResultsBody()
+    results: ResultsBody = Field(default_factory=lambda: ResultsBody())
     drain_seconds: Seconds = 0
     reason: Text = ""
     """Needed where other results stand already: then these correct them."""

@@ -10,7 +10,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from gateway.accounting.limit import Shortfall
-from gateway.errors import ClockUncertain, CommandRejected, ConfigurationError, LedgerCorrupt, LedgerUnavailable, NotFound
+from gateway.errors import ClockUncertain, CommandRejected, ConfigurationError, LedgerCorrupt, LedgerUnavailable, MixedLabels, NotFound
 from gateway.runs.declined import Declined
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -85,6 +85,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(400, "invalid", "This policy can't be used.", str(error), "Mend the file; `gateway policy check FILE` tells whether it is right.")
         case NotFound():
             return Problem(404, "not_found", str(error), "The ledger has no such entry.", "The listing commands show what there is.")
+        case MixedLabels():
+            return Problem(400, "mixed_labels", "No total is given over several labels.", f"{error}.", "Ask for it with across_labels, or sum by label.")
         case CommandRejected():
             return Problem(
                 409, "conflict", "The ledger did not write this.", str(error), "See what stands, with the show commands, and ask for what may follow."

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from aiohttp import web
 
+from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
 from gateway.policy.loading import LoadedPolicy
 from gateway.runs.runs import Runs
@@ -17,18 +17,10 @@ View = Mapping[str, object]
 """What is shown of something, as JSON."""
 
 
-class Clock(Protocol):
-    """The ledger's clock, for the person who has to accept it."""
-
-    def view(self) -> View: ...
-
-    async def accept(self, reason: str) -> View: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlServices:
     runs: Runs
-    clock: Clock
+    ledger: Ledger
     reader: Callable[[], LedgerReader]
     """A reading side of its own for each request: it is used on another thread."""
     policies: Path
@@ -42,6 +34,8 @@ class ControlServices:
     not_ready: Callable[[], Sequence[str]]
     """Why no call could be admitted now; empty where one could."""
     render_metrics: Callable[[], bytes]
+    data_address: Callable[[], str] = lambda: ""
+    """Where agents come in, `http://HOST:PORT`, with the port that it got; empty while that is not known."""
     close_s: int = 60
     """How long closing a campaign waits for its runs where the driver names nothing else."""
 

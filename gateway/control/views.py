@@ -9,6 +9,7 @@ import orjson
 from aiohttp import web
 
 from gateway.accounting.commands import Results
+from gateway.ledger.state import RunStanding
 from gateway.runs.campaigns import CampaignState, RunState
 from gateway.runs.closing import Receipt
 from gateway.runs.in_flight import InFlight
@@ -18,7 +19,7 @@ from gateway.runs.opening import OpenedRun
 
 
 def answer(value: object, status: int = 200) -> web.Response:
-    return web.json_response(body=orjson.dumps(value), status=status)
+    return web.json_response(body=orjson.dumps(value, default=dict), status=status)
 
 
 def campaign_view(campaign: CampaignState, in_flight: InFlight) -> dict[str, object]:
@@ -30,7 +31,7 @@ def campaign_view(campaign: CampaignState, in_flight: InFlight) -> dict[str, obj
         "policy_hash": campaign.policy_hash,
         "limits_hash": campaign.limits_hash,
         "opened_at_ms": campaign.opened_at_ms,
-        "runs": {"open": states["open"], "closing": states["closing"], "closed": states["closed"]},
+        "runs": {str(state): states[state] for state in RunStanding},
         "in_flight": sum(in_flight.count(campaign.campaign, run) for run in campaign.runs),
     }
     if campaign.planned_runs is not None:
@@ -111,4 +112,4 @@ def limit_left_view(found: LimitLeft) -> dict[str, object]:
 
 
 def receipt_view(receipt: Receipt) -> Mapping[str, object]:
-    return {"receipt": {**receipt.content, "hash": receipt.hash}, "conflicts": list(receipt.conflicts)}
+    return {"receipt": dict(receipt.content), "conflicts": list(receipt.conflicts)}

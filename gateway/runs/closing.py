@@ -12,6 +12,7 @@ from typing import cast
 
 from gateway.accounting.commands import BeginClosing, CloseCampaign, Declare, Halt, Results, Resume, WriteReceipt
 from gateway.accounting.entries import Posting
+from gateway.accounting.receipt import given_out
 from gateway.accounting.replay import results_of
 from gateway.accounting.usage import Outcome
 from gateway.errors import CommandRejected, GatewayError
@@ -27,6 +28,7 @@ class Receipt:
     """The receipt that stands."""
 
     content: Mapping[str, object]
+    """As its driver keeps it, with its hash."""
     hash: str
     conflicts: tuple[str, ...] = ()
 
@@ -165,5 +167,6 @@ def _must_serve(campaign: CampaignState, what: str) -> None:
 
 
 def _receipt_of(posting: Posting) -> Receipt:
+    entry_hash = posting.entries[0].hash
     conflicts = cast("Sequence[str]", posting.content.get("conflicts", ()))
-    return Receipt(content=posting.content, hash=posting.entries[0].hash.hex() if posting.entries else "", conflicts=tuple(conflicts))
+    return Receipt(content=given_out(posting.content, entry_hash), hash=entry_hash.hex(), conflicts=tuple(conflicts))

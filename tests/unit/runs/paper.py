@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gateway.accounting.balances import Balances
 from gateway.accounting.books import Books
@@ -141,3 +141,12 @@ class World:
         """Campaign and runs; the foreground secret of each."""
         await self.runs.open_campaign(campaign, policy())
         return {run: (await self.runs.open_run(campaign, run)).keys["foreground"] or "" for run in runs}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let others go on until it holds."""
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it did not come about")

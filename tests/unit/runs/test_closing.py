@@ -11,7 +11,7 @@ from gateway.errors import LedgerUnavailable
 from gateway.ledger.state import CampaignStanding, RunStanding
 from gateway.runs.declined import Declined
 from gateway.runs.in_flight import Handle
-from tests.unit.runs.paper import World
+from tests.unit.runs.paper import World, until
 
 
 async def reserve(world: World, run: str, call_id: str) -> Handle:
@@ -42,18 +42,8 @@ async def reserve(world: World, run: str, call_id: str) -> Handle:
 async def settle(world: World, handle: Handle, outcome: Outcome = Outcome.COMPLETED) -> None:
     usage = Usage(input_tokens=3, output_tokens=4)
     charge = Amounts(requests=1, input_tokens=3, output_tokens=4)
-    await world.book.post(
-        Settle(call_id=handle.call_id, at_ms=world.book.now_ms(), outcome=outcome, source=Source.REPORTED, usage=usage, charge=charge)
-    )
+    await world.book.post(Settle(call_id=handle.call_id, at_ms=world.book.now_ms(), outcome=outcome, source=Source.REPORTED, usage=usage, charge=charge))
     handle.end()
-
-
-async def until(condition) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it did not come about")
 
 
 async def test_closing_a_run_that_never_called_gives_a_receipt() -> None:

@@ -9,7 +9,7 @@ from gateway.accounting.usage import Outcome
 from gateway.errors import LedgerUnavailable
 from gateway.runs.declined import Declined
 from gateway.runs.opening import OpenedRun
-from tests.unit.runs.paper import POLICY, World, policy
+from tests.unit.runs.paper import POLICY, World, policy, until
 
 
 async def test_a_campaign_is_opened_once_and_again_with_the_same_policy() -> None:
@@ -65,7 +65,7 @@ async def test_no_secret_is_posted_or_kept() -> None:
     world = World()
     secret = (await world.open("r1"))["r1"]
     assert secret not in repr(world.book.posted)
-    assert secret not in repr([(key.digest, key.key_id) for key in world.runs.keys()])
+    assert secret not in repr([(key.digest, key.key_id) for key in world.runs.keys("pilot")])
 
 
 @pytest.mark.parametrize("secret", ["", "gw-nobody", "\udcff", "\ud800", "x" * 100_000])
@@ -187,8 +187,7 @@ async def test_a_driver_that_leaves_does_not_leave_a_run_half_open() -> None:
     await world.runs.open_campaign("pilot", policy())
     world.book.hold()
     opening = asyncio.create_task(world.runs.open_run("pilot", "r1", idempotency_key="i"))
-    while "OpenRun" not in world.book.kinds():
-        await asyncio.sleep(0)
+    await until(lambda: "OpenRun" in world.book.kinds())
     opening.cancel()
     await asyncio.sleep(0)
     world.book.release()
@@ -227,8 +226,7 @@ async def test_a_revoked_key_cuts_its_own_calls_once_that_is_durable_and_no_othe
     assert identity is not None
     world.book.hold()
     revoking = asyncio.create_task(world.runs.revoke_key(opened.key_ids["foreground"]))
-    while not identity.held:
-        await asyncio.sleep(0)
+    await until(lambda: identity.held)
     assert identity.live
     assert mine.cut is None
     world.book.release()
