@@ -17,6 +17,7 @@ from gateway.mock_engine.plan import Plan, make_plan
 from gateway.mock_engine.script import Die, Script
 from gateway.mock_engine.wire import Connection
 
+EVENT_STREAM = "text/event-stream"
 BEFORE_RESET_S = 0.02
 """So that what was sent is read before the reset overtakes it."""
 
@@ -78,7 +79,7 @@ class Player:
 
     async def _stream(self) -> None:
         script, record = self._script, self._record
-        self._open("text/event-stream")
+        self._open(EVENT_STREAM)
         if script.ping_ms:
             await self._pings()
         if script.die is Die.ERROR_EVENT and script.die_after == 0:
@@ -162,18 +163,26 @@ class Player:
     # bytes as told
 
     async def _raw(self) -> None:
-        self._record.status = self._script.raw_status
-        self._open(self._script.raw_type, self._script.raw_status)
-        for number, piece in enumerate(self._script.raw):
+        script = self._script
+        counted = script.raw_type != EVENT_STREAM and not script.die
+        if counted:
+            self._head(script.raw_status, script.raw_type, {"Content-Length": str(sum(map(len, script.raw)))})
+        else:
+            self._open(script.raw_type, script.raw_status)
+        for number, piece in enumerate(script.raw):
             if number:
-                await asyncio.sleep(self._script.gap_ms / 1000)
-            self._send(piece)
+                await asyncio.sleep(script.gap_ms / 1000)
+            if counted:
+                self._write(piece, piece)
+            else:
+                self._send(piece)
             await self._connection.drained()
-        await _pause(self._script.finish_before_done_ms)
-        if self._script.die:
+        await _pause(script.finish_before_done_ms)
+        if script.die:
             await self._break_off()
-            raise Died(self._script.die)
-        self._close_body()
+            raise Died(script.die)
+        if not counted:
+            self._close_body()
 
     # what they share
 

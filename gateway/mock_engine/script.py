@@ -104,7 +104,10 @@ class Script:
     cancels_whole: bool = False
     """A call that does not stream stops when its client leaves; else it goes on to its end. A stream always stops."""
     raw: tuple[bytes, ...] = ()
-    """Sent instead of an answer, one write each, `gap_ms` apart; `die` then says how it ends (reset, eof, hang; else well)."""
+    """Sent instead of an answer, one write each, `gap_ms` apart; `die` then says how it ends (reset, eof, hang; else well).
+
+    A stream goes in HTTP chunks, one a piece; anything else with its length.
+    """
     raw_status: int = 200
     raw_type: str = "text/event-stream"
 

@@ -14,6 +14,7 @@ import pytest
 
 from gateway.mock_engine import Die, MockEngine, MockEngineThread, Script, UsageForm, tokens
 from tests.support import sse
+from tests.support.cases import Case, cases
 from tests.support.mock_process import MockProcess
 from tests.support.raw_http import RawAnswer, RawClient, chat_once
 from tests.support.waiting import eventually, eventually_async
@@ -21,11 +22,11 @@ from tests.support.waiting import eventually, eventually_async
 HELLO = {"model": "mock", "messages": [{"role": "user", "content": "hello there"}]}
 
 
-async def once(engine: MockEngine, **body: object) -> RawAnswer:
+async def once(engine: MockEngine, **body: Any) -> RawAnswer:
     return await asyncio.to_thread(chat_once, engine.port, "key", **body)
 
 
-async def sent(engine: MockEngine, **body: object) -> RawClient:
+async def sent(engine: MockEngine, **body: Any) -> RawClient:
     """A client whose call has arrived."""
     before = len(engine.log.calls)
     client = await asyncio.to_thread(RawClient, engine.port)
@@ -122,6 +123,15 @@ async def test_raw_bytes_go_out_in_the_cuts_given(engine: MockEngine) -> None:
     engine.script(Script(raw=pieces, gap_ms=5))
     answer = await once(engine, stream=True)
     assert tuple(answer.pieces) == pieces and answer.complete
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+async def test_it_replays_any_engines_answer_byte_for_byte(engine: MockEngine, case: Case) -> None:
+    engine.queue(case.script(), case.script_json(case.random_cuts(1)))
+    for _ in range(2):
+        answer = await once(engine, stream=bool(case.body.get("stream")))
+        assert (answer.status, answer.body, answer.complete) == (case.status, case.answer, True)
+        assert all(answer.headers[name] == value for name, value in case.headers.items())
 
 
 async def test_gzip_and_comments_and_padding(engine: MockEngine) -> None:

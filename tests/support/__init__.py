@@ -10,5 +10,6 @@
 * `mock_process`: `gateway mock-engine` as a process.
 * `raw_http`: a socket client that records each byte with its moment.
 * `sse`: events of a stream, read strictly.
+* `cases`: the answers of many engines, as scripts of the mock engine.
 * `sdk`: the OpenAI SDK, pointed at a gateway.
 """
