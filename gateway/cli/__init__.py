@@ -1,0 +1,41 @@
+"""The command line. It speaks to the running gateway over its control socket; what only reads also opens a ledger file by itself.
+
+The rule: every command takes `--json` and writes one document; every failure is three lines (problem, cause, mend) and a documented exit code;
+nothing waits without an end.
+
+    root          the command `gateway` and the one place where a failure becomes an exit code
+    serve         `gateway serve`
+    up            `gateway up`
+    demo          `gateway demo`
+    policy        `gateway policy check|show`
+    campaign      `gateway campaign open|halt|resume|close|list|show`
+    run           `gateway run open|close|list|show`
+    key           `gateway key issue|revoke|list`
+    usage         `gateway usage`
+    receipt       `gateway receipt`
+    ledger        `gateway ledger verify|clock`
+    mock_engine   `gateway mock-engine`
+    version       `gateway version`
+    exits         exit codes and what they mean
+    problems      every error as problem, cause, mend and exit code
+    reaching      the control socket: where it is, how long an answer may take
+    configured    which gateway.toml is read
+    reading       a ledger file opened by itself, read-only
+    naming        which run a person means
+    pasting       what an agent needs, ready to paste
+    hooks         side rooms, loaded when their command is called
+    screen        tables on a terminal, plain text in a pipe, JSON
+    words         one value, written
+    limit_views   limits for people
+    receipt_views receipts for people
+    usage_views   usage for people
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """The entry point `gateway`."""
+    from gateway.cli.root import root
+
+    root()

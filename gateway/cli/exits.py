@@ -1,0 +1,35 @@
+"""What a command's exit code says. One code, one thing that a script can act on."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Exit(IntEnum):
+    OK = 0
+    NOT_SO = 1
+    USAGE = 2
+    CONFLICT = 3
+    UNREACHABLE = 4
+    REFUSED = 5
+    INTERRUPTED = 130
+    PIPE_CLOSED = 141
+
+
+MEANINGS: Final[dict[Exit, str]] = {
+    Exit.OK: "done",
+    Exit.NOT_SO: "what was asked is not so: `ledger verify` found an entry that does not fit, or the ledger's clock is uncertain",
+    Exit.USAGE: "a wrong command line, or a configuration, policy or ledger file that can't be used",
+    Exit.CONFLICT: "the run is closed, but a declared result contradicts what the gateway saw; the receipt lists each conflict",
+    Exit.UNREACHABLE: "the gateway could not be reached over its control socket, or did not answer in time",
+    Exit.REFUSED: "the gateway answered and refused: no such campaign, run or key, already open with other arguments, ledger not writable",
+    Exit.INTERRUPTED: "interrupted (Ctrl-C)",
+    Exit.PIPE_CLOSED: "the reader of the output went away",
+}
+
+
+def epilog() -> str:
+    """The table of exit codes as `gateway --help` shows it."""
+    lines = "\n".join(f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items())
+    return f"\b\nExit codes:\n{lines}"

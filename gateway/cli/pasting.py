@@ -1,0 +1,43 @@
+"""What an agent needs, ready to paste into a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from gateway.cli.exits import Exit
+from gateway.cli.problems import Problem
+from gateway.client.control import ControlClient
+
+WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+"""An address to listen on is none to connect to."""
+
+
+def base_url(address: str) -> str:
+    """The data plane's `http://HOST:PORT` as an OpenAI base URL."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    shown = WILDCARDS.get(host, f"[{host}]" if ":" in host else host)
+    return f"{parts.scheme}://{shown}:{parts.port}/v1"
+
+
+def exports(address: str, keys: Mapping[str, str]) -> list[str]:
+    """A comment and an `export` line for each lane."""
+    url = shlex.quote(base_url(address))
+    return [line for lane, secret in keys.items() for line in (f"# lane {lane}", f"export OPENAI_BASE_URL={url} OPENAI_API_KEY={shlex.quote(secret)}")]
+
+
+def data_address(control: ControlClient) -> str:
+    """Where agents come in, as the gateway itself says. Asked before a key is issued: a key that could not be printed would be lost."""
+    address = str(control.status().get("data_address", ""))
+    if not address:
+        raise Problem(
+            "the gateway does not say where agents come in",
+            "its data listener is not up",
+            "look into its log, then ask again; nothing was changed",
+            exit_code=Exit.REFUSED,
+            code="not_ready",
+        )
+    return address

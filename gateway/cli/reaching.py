@@ -1,0 +1,62 @@
+"""How a command reaches the running gateway: which socket, and how long it waits for an answer.
+
+An option beats the environment, the environment beats a file that merely lies there. Nothing waits without an end: connecting and answering are
+both bounded by `--timeout`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from gateway.cli.configured import settings_path, with_config
+from gateway.client.control import ANSWER_S, CALL_S, ControlClient
+from gateway.settings import Control, load_settings
+
+R = TypeVar("R")
+
+SOCKET_VARIABLE: Final = "GATEWAY_SOCKET"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    socket: Path | None
+    config: Path | None
+    timeout_s: float | None
+    """Longest wait for an answer. What closing is told to wait for (`--drain`, `--close-seconds`) comes on top."""
+
+    def control(self) -> ControlClient:
+        return ControlClient(self.socket_path(), answer_s=self.timeout_s or ANSWER_S, call_s=self.timeout_s or CALL_S)
+
+    def socket_path(self) -> Path:
+        if self.socket is not None:
+            return self.socket
+        if self.config is None and (named := os.environ.get(SOCKET_VARIABLE)):
+            return Path(named)
+        settings = settings_path(self.config)
+        return load_settings(settings).control.socket if settings else Control().socket
+
+
+def with_gateway(command: Callable[..., R]) -> Callable[..., R]:
+    """Gives a command `--socket`, `--config` and `--timeout`, and the `reach` they make."""
+
+    @click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help=f"Control socket of the running gateway. [env: {SOCKET_VARIABLE}]")
+    @with_config
+    @click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help=f"Longest wait for an answer. [default: {ANSWER_S:g}; closing: {CALL_S:g}, for calls that an engine would not stop]",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, socket: Path | None, config: Path | None, timeout_s: float | None, **kwargs: Any) -> R:
+        return command(*args, reach=Reach(socket=socket, config=config, timeout_s=timeout_s), **kwargs)
+
+    return wrapped

@@ -1,0 +1,92 @@
+"""A receipt for people. Usage and charge stand side by side and are never added; what is unknown is counted as unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gateway.cli.screen import Column, Facts, Line, Row, Table, View
+from gateway.cli.usage_views import known
+from gateway.cli.words import Kind
+
+RUN_FACTS: Final = (
+    Column("receipt", "receipt"),
+    Column("task", "task"),
+    Column("label", "label"),
+    Column("declared", "declared"),
+    Column("outcomes", "calls ended"),
+    Column("last_outcome", "last call"),
+    Column("refused", "refused"),
+    Column("stopped_by", "stopped by"),
+    Column("policy_hash", "policy hash"),
+    Column("hash", "receipt hash"),
+)
+CAMPAIGN_FACTS: Final = (
+    Column("receipt", "receipt"),
+    Column("policy_name", "policy"),
+    Column("policy_hash", "policy hash"),
+    Column("planned_runs", "planned runs", Kind.OPTIONAL_NUMBER),
+    Column("opened_runs", "opened runs", Kind.NUMBER),
+    Column("missing_runs", "missing runs", Kind.OPTIONAL_NUMBER),
+    Column("unsettled", "unsettled"),
+    Column("hash", "receipt hash"),
+)
+RUNS: Final = (Column("run", "RUN"), Column("receipt", "RECEIPT", Kind.NUMBER), Column("hash", "HASH"))
+TOTALS: Final = (
+    Column("quantity", "QUANTITY"),
+    Column("usage", "USAGE", Kind.NUMBER),
+    Column("unknown", "UNKNOWN IN", Kind.OPTIONAL_NUMBER),
+    Column("charge", "CHARGE", Kind.OPTIONAL_NUMBER),
+)
+SOURCES: Final = (
+    Column("source", "SOURCE"),
+    Column("calls", "CALLS", Kind.NUMBER),
+    Column("input_tokens", "INPUT", Kind.NUMBER),
+    Column("output_tokens", "OUTPUT", Kind.NUMBER),
+)
+QUANTITIES: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens", "tool_calls")
+
+Json = Mapping[str, Any]
+
+
+def receipt_views(name: str, receipt: Json) -> list[View]:
+    return _campaign(name, receipt) if "labels" in receipt else _run(name, receipt)
+
+
+def _run(name: str, receipt: Json) -> list[View]:
+    row = {**receipt, **receipt.get("seen", {}), "declared": receipt.get("results") or "nothing", "refused": receipt["totals"].get("refused")}
+    facts = Facts(title=f"Receipt of run {name}", row=row, columns=RUN_FACTS)
+    return [facts, Line(), *totals_views(receipt["totals"]), *_conflicts(receipt.get("conflicts", []))]
+
+
+def _campaign(name: str, receipt: Json) -> list[View]:
+    unsettled = {one["run"]: one["calls"] for one in receipt.get("unsettled", [])}
+    views: list[View] = [Facts(title=f"Receipt of campaign {name}", row={**receipt, "unsettled": unsettled}, columns=CAMPAIGN_FACTS), Line()]
+    views.append(Table(columns=RUNS, rows=receipt["runs"], empty="No run has a receipt."))
+    for label in receipt["labels"]:
+        views += [Line(), Line(f"Label {label['label'] or '-'}: {label['runs']} runs"), *totals_views(label["totals"])]
+    return views
+
+
+def totals_views(totals: Json) -> list[View]:
+    usage, charge = totals["usage"], totals["charge"]
+    closed = sum(source["calls"] for source in totals["sources"].values())
+    rows: list[Row] = [{"quantity": "requests", "usage": totals["calls"], "charge": charge["requests"]}]
+    rows += [
+        {"quantity": name, "usage": known(usage[name], closed), "unknown": usage[name]["unknown"], "charge": charge.get(name)}
+        for name in QUANTITIES
+        if name in usage
+    ]
+    sources: list[Row] = [
+        {"source": name, "calls": of["calls"], "input_tokens": _of_source(name, of["input_tokens"]), "output_tokens": _of_source(name, of["output_tokens"])}
+        for name, of in totals["sources"].items()
+    ]
+    return [Table(columns=TOTALS, rows=rows), Line(), Table(columns=SOURCES, rows=sources, empty="No call has ended.")]
+
+
+def _of_source(source: str, total: int) -> int | None:
+    return None if source == "unknown" and total == 0 else total
+
+
+def _conflicts(conflicts: list[str]) -> list[View]:
+    return [Line(), *(Line(f"conflict: {one}") for one in conflicts)] if conflicts else []

@@ -1,0 +1,54 @@
+"""`gateway usage`: what was used and what was charged, by run, lane, campaign, model or label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from gateway.cli.naming import RunName, find_run, split
+from gateway.cli.problems import Problem
+from gateway.cli.reaching import Reach, with_gateway
+from gateway.cli.reading import open_ledger, with_ledger
+from gateway.cli.screen import Screen, with_screen
+from gateway.cli.usage_views import csv_text, usage_views
+
+BY: Final = ("run", "lane", "campaign", "model", "label")
+FORMATS: Final = ("table", "json", "csv")
+
+
+@click.command()
+@click.option("--by", type=click.Choice(BY), default="run", show_default=True, help="One row for each of these.")
+@click.option("--campaign", default="", metavar="CAMPAIGN", help="Only this campaign's calls.")
+@click.option("--run", default="", metavar="RUN", help="Only this run's calls.")
+@click.option("--across-labels", is_flag=True, help="Allow a sum over runs of several labels, which is refused otherwise.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="`json` is the same as --json.")
+@with_ledger
+@with_gateway
+@with_screen
+def usage(by: str, campaign: str, run: str, across_labels: bool, form: str, ledger: Path | None, reach: Reach, screen: Screen) -> None:
+    """What was used and what was charged: two kinds of column that are never added to each other.
+
+    A sum is of what is known; beside it stands in how many calls the number is unknown, and from which source the known ones come.
+    """
+    answer = _answer(by, campaign, run, across_labels, ledger, reach)
+    if form == "csv" and not screen.as_json:
+        click.echo(csv_text(answer), nl=False)
+        return
+    Screen(as_json=screen.as_json or form == "json").present(answer, *usage_views(answer))
+
+
+def _answer(by: str, campaign: str, run: str, across_labels: bool, ledger: Path | None, reach: Reach) -> dict[str, Any]:
+    named = split(run) if "/" in run else None
+    if named and campaign not in ("", named.campaign):
+        raise Problem(f"--run {run} is no run of campaign {campaign}", "the two name different campaigns", "leave --campaign out")
+    if ledger is not None:
+        where = named or RunName(campaign, run)
+        with open_ledger(ledger) as reader:
+            return reader.usage(by, campaign=where.campaign, run=where.run, across_labels=across_labels)
+    control = reach.control()
+    if run and not named:
+        named = RunName(campaign, run) if campaign else find_run(control, run)
+    where = named or RunName(campaign, "")
+    return control.usage(by, campaign=where.campaign, run=where.run, across_labels=across_labels)

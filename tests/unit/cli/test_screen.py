@@ -1,0 +1,81 @@
+"""Tables: for people, for pipes, for programs."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+LONG = "a-name-that-is-longer-than-any-terminal-is-wide-" * 5
+
+SHOWN = f"""
+from gateway.cli.screen import Column, Facts, Screen, Table
+from gateway.cli.words import Kind
+import sys
+screen = Screen(as_json="--json" in sys.argv)
+columns = (Column("name", "NAME"), Column("tokens", "TOKENS", Kind.NUMBER))
+rows = [{{"name": "{LONG}", "tokens": 1234567}}, {{"name": "x\\x1b[31m", "tokens": None}}]
+screen.present({{"rows": rows}}, Facts(title="Things", row={{"tokens": 7654321}}, columns=columns[1:]), Table(columns=columns, rows=rows))
+"""
+
+
+def piped(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", SHOWN, *arguments], cwd=ROOT, capture_output=True, timeout=60, check=True)
+    assert done.stderr == b""
+    return done.stdout.decode()
+
+
+def on_a_terminal() -> str:
+    main, side = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", SHOWN], cwd=ROOT, stdout=side, stderr=side, stdin=side, env={**os.environ, "TERM": "xterm", "COLUMNS": "60"}
+    ) as process:
+        os.close(side)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(main, 65536)
+            except OSError:  # how Linux says that the other side is closed
+                break
+            if not piece:
+                break
+            shown += piece
+        assert process.wait(timeout=60) == 0
+    os.close(main)
+    return shown.decode()
+
+
+def test_piped_text_has_no_colour_no_box_no_truncation_and_bare_digits() -> None:
+    shown = piped()
+    assert "\x1b" not in shown
+    assert not any(0x2500 <= ord(char) < 0x2580 or char == "…" for char in shown)
+    assert LONG in shown
+    assert "1234567" in shown and "7654321" in shown
+    assert "," not in shown
+
+
+def test_piped_columns_are_aligned() -> None:
+    header, first, second = piped().splitlines()[2:]
+    assert header.endswith("TOKENS") and first.endswith("1234567") and second.endswith("unknown")
+    assert len(header) == len(first) == len(second)
+
+
+def test_a_terminal_gets_a_table_with_thousands_separators_and_all_of_each_name() -> None:
+    shown = on_a_terminal()
+    assert "1,234,567" in shown and "7,654,321" in shown
+    assert "unknown" in shown
+    assert "\u2500" in shown
+    assert "\u2026" not in shown
+    letters = "".join(char for char in shown if char in LONG)
+    assert letters.count("longer") == 5
+
+
+def test_a_terminal_is_not_driven_by_a_name() -> None:
+    assert "x\\u001b[31m" in on_a_terminal()
+
+
+def test_json_is_one_document_and_nothing_else() -> None:
+    document = json.loads(piped("--json"))
+    assert document["rows"][1] == {"name": "x\x1b[31m", "tokens": None}
