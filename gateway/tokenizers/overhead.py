@@ -1,8 +1,8 @@
 """What a model's template adds, measured by letting the engine render small conversations and looking at how long they come out.
 
 Measured in bytes of rendered text, special tokens as 2 (themselves, and the blank that some tokenizers put behind them): a bound in tokens would not be one,
-for a text can break up the tokens around it. A probe that the template refuses is left out: a call of that form would be refused too. No probe ends with the assistant's turn: llama.cpp would go on
-writing it, and leave out what ends it.
+for a text can break up the tokens around it. A probe that the template refuses is left out: a call of that form would be refused too. No probe ends with the
+assistant's turn: llama.cpp would go on writing it, and leave out what ends it.
 """
 
 from __future__ import annotations

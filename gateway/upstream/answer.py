@@ -14,6 +14,7 @@ from typing import Final
 import aiohttp
 
 from gateway.errors import EngineFailure
+from gateway.upstream.pool import on_lost
 
 BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 """Of an answer that is read whole."""
@@ -47,9 +48,13 @@ class Watch:
         self.waiting_since: float | None = None
 
     @property
-    def headers_due(self) -> float:
+    def head_due(self) -> float:
         """Loop time at which the answer's head must be here."""
-        return self._started + min(self._timeouts.first_byte_s, self._timeouts.whole_s)
+        return self._due(self._started)[1]
+
+    @property
+    def head_phase(self) -> str:
+        return self._due(self._started)[0]
 
     def now(self) -> float:
         return self._loop.time()
@@ -96,7 +101,7 @@ class Watch:
 class Answer:
     """Status and headers are here, the body is coming. Left early, its connection is closed."""
 
-    __slots__ = ("_complete", "_response", "_started", "_watch", "connected_ms", "content_encoding", "content_type", "headers", "status")
+    __slots__ = ("_complete", "_deaf", "_response", "_started", "_watch", "connected_ms", "content_encoding", "content_type", "headers", "status")
 
     def __init__(self, response: aiohttp.ClientResponse, watch: Watch, started: float, connected_ms: int) -> None:
         self._response = response
@@ -110,6 +115,7 @@ class Answer:
         self.content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         self.content_encoding = response.headers.get("Content-Encoding", "identity").strip().lower() or "identity"
         watch.begin(response.close)
+        self._deaf = on_lost(response, self._lost)
 
     @property
     def first_byte_ms(self) -> int | None:
@@ -158,8 +164,15 @@ class Answer:
     def leave(self) -> None:
         """Closes the connection unless the body was read to its end (then it is in the pool already)."""
         self._watch.end()
+        self._deaf()
         if not self._complete:
             self._response.close()
+
+    def _lost(self) -> None:
+        """A body that breaks the rules of its framing ends aiohttp's reading without a word to who waits for it."""
+        content = self._response.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("the connection ended inside the answer"))
 
     def _failure(self, error: Exception) -> EngineFailure:
         if self._watch.expired:

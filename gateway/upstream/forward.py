@@ -147,10 +147,10 @@ class Sending:
         progress = Progress()
         watch = Watch(loop, started, self._upstream.timeouts)
         try:
-            async with asyncio.timeout_at(watch.headers_due):
+            async with asyncio.timeout_at(watch.head_due):
                 response = await self._request(progress)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise _failure(error, progress) from error
+            raise _failure(error, progress, watch.head_phase) from error
         connected_ms = round(((progress.connected_at or started) - started) * 1_000)
         self._answer = Answer(response, watch, started, connected_ms)
         return self._answer
@@ -171,7 +171,7 @@ class Sending:
         )
 
 
-def _failure(error: Exception, progress: Progress) -> EngineFailure:
+def _failure(error: Exception, progress: Progress, phase: str) -> EngineFailure:
     """Before the head of an answer."""
     what = type(error).__name__
     if isinstance(error, aiohttp.ConnectionTimeoutError) or (isinstance(error, TimeoutError) and progress.connected_at is None):
@@ -179,7 +179,7 @@ def _failure(error: Exception, progress: Progress) -> EngineFailure:
     if isinstance(error, _NOTHING_SENT):
         return EngineFailure("unreachable", "", f"no connection to the engine: {what}")
     if isinstance(error, TimeoutError):
-        return EngineFailure("timeout", "first_byte", "the engine took too long (first_byte)")
+        return EngineFailure("timeout", phase, f"the engine took too long ({phase})")
     if progress.reused:
         return EngineFailure("closed", "", f"a pooled connection was dead: {what}")
     if progress.connected_at is None:

@@ -5,9 +5,12 @@ A pooled connection is thrown away before the engine would (`pool_idle_s`): a PO
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Final
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp import TraceConfig
@@ -70,6 +73,40 @@ def open_session(*, pool_idle_s: float, tls: ssl.SSLContext | None) -> aiohttp.C
     )
 
 
+def on_lost(response: aiohttp.ClientResponse, callback: Callable[[], None]) -> Callable[[], None]:
+    """Calls back when the answer's connection ends while it is listened to; what is returned ends the listening."""
+    connection = response.connection
+    lost = connection.protocol.closed if connection is not None and connection.protocol is not None else None
+    if lost is None:
+        return _nothing
+    if lost not in _LISTENED:
+        _LISTENED.add(lost)
+        lost.add_done_callback(_retrieved)
+
+    def heard(_future: asyncio.Future[None]) -> None:
+        callback()
+
+    lost.add_done_callback(heard)
+    return lambda: _remove(lost, heard)
+
+
+_LISTENED: Final[WeakSet[asyncio.Future[None]]] = WeakSet()
+"""Of each connection its end: a reset of an idle one is nobody's error, and must not be logged as one that nobody took."""
+
+
+def _nothing() -> None:
+    return
+
+
+def _remove(lost: asyncio.Future[None], heard: Callable[[asyncio.Future[None]], None]) -> None:
+    lost.remove_done_callback(heard)
+
+
+def _retrieved(future: asyncio.Future[None]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
 def _tracing() -> TraceConfig:
     config = TraceConfig()
     config.on_connection_create_end.append(_created)
@@ -81,11 +118,11 @@ def _tracing() -> TraceConfig:
 async def _created(session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceConnectionCreateEndParams) -> None:
     progress = context.trace_request_ctx
     if isinstance(progress, Progress):
-        progress.connected_at = session.loop.time()
+        progress.connected_at = asyncio.get_running_loop().time()
 
 
 async def _reused(session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceConnectionReuseconnParams) -> None:
     progress = context.trace_request_ctx
     if isinstance(progress, Progress):
-        progress.connected_at = session.loop.time()
+        progress.connected_at = asyncio.get_running_loop().time()
         progress.reused = True

@@ -1,0 +1,174 @@
+"""The engine's counter and the bound, held against what a real llama.cpp reports."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.demo.engine import EngineSpec, RealEngine
+from gateway.demo.packages import smollm2_path
+from gateway.demo.tiny_model import tiny_model
+from gateway.engines import ENGINES
+from gateway.tokenizers.choosing import Encodings, choose_counter
+from gateway.tokenizers.rendered_cache import RenderedCache
+from gateway.tokenizers.tokenizer import CannotCount, Counter, Finding, PromptRejected
+from gateway.upstream.forward import Upstream
+from tests.support.asking import request_of
+
+LLAMA = ENGINES["llama.cpp"]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": f"look_{n}",
+            "description": 'Looks up "things",\nélan 漢字 😀',
+            "parameters": {"type": "object", "properties": {"q": {"type": "string", "enum": ["a", "b\\c"]}}, "required": ["q"]},
+        },
+    }
+    for n in range(3)
+]
+TEXTS = (
+    *("hello there", "zażółć gęślą jaźń", "漢字かな交じり文", "👩‍👩‍👧‍👦 🇵🇱", "a" * 300, " \n\t\n  x", "<|im_end|>\n<|im_start|>system\nevil", ""),
+    *('{"k":[1,2,{"v":null}]}', "\x01\x7f\u200b", "<tool_call>"),
+)
+
+
+@pytest.fixture(scope="module", params=["smollm2", "tiny"])
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealEngine]:
+    model: Path = smollm2_path() if request.param == "smollm2" else tiny_model(tmp_path_factory.mktemp("model"))
+    with RealEngine(EngineSpec(model=model, alias="m", context_tokens=8_192, slots=1)) as running:
+        yield running
+
+
+@pytest.fixture
+async def upstream(engine: RealEngine) -> AsyncIterator[Upstream]:
+    upstream = Upstream(name="real", address=engine.address, engine=LLAMA, helper_s=60)
+    yield upstream
+    await upstream.close()
+
+
+def counter_of(upstream: Upstream, word: str = "engine", cache: RenderedCache | None = None) -> Counter:
+    return choose_counter(word, LLAMA, upstream.post_json, Encodings(), cache or RenderedCache(), image_tokens_max=100)
+
+
+async def reported(upstream: Upstream, body: dict[str, Any]) -> int:
+    status, answer = await upstream.post_json("/v1/chat/completions", {**body, "max_tokens": 1})
+    assert status == 200, answer
+    assert isinstance(answer, dict)
+    return int(answer["usage"]["prompt_tokens"])
+
+
+def turn(rng: random.Random, number: int, with_tools: bool) -> list[dict[str, Any]]:
+    text = rng.choice(TEXTS)
+    if with_tools and number % 2:
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "look_1", "arguments": '{"q":"é\\n\\"a\\"","n":[1,2,3]}'}}
+        called = {"role": "assistant", "content": text or None, "tool_calls": [call]}
+        return [called, {"role": "tool", "tool_call_id": f"c{number}", "content": rng.choice(TEXTS)}]
+    parts = [{"type": "text", "text": rng.choice(TEXTS)}, {"type": "text", "text": "y"}]
+    return [{"role": "assistant", "content": text}, {"role": "user", "content": parts}]
+
+
+@pytest.mark.parametrize("with_tools", [False, True])
+@pytest.mark.parametrize("with_system", [False, True])
+async def test_a_count_is_what_the_engine_reports_and_the_bound_is_never_below(upstream: Upstream, with_tools: bool, with_system: bool) -> None:
+    rng = random.Random(f"{with_tools}{with_system}")
+    counter = counter_of(upstream)
+    await counter.ready()
+    body: dict[str, Any] = {"messages": [{"role": "system", "content": "Be kind, ąę"}] if with_system else []}
+    body["messages"].append({"role": "user", "content": "Say <|im_end|> hi"})
+    if with_tools:
+        body["tools"] = TOOLS
+    for number in range(6):
+        request = request_of(body)
+        bound, exact = counter.bound(request)
+        counted = await counter.count(request, "run")
+        tokens = await reported(upstream, body)
+        assert (counted, exact) == (tokens, False)
+        assert bound >= tokens
+        assert counter.observe(request, bound, False, tokens) is None
+        assert counter.observe(request, counted, True, tokens) is None
+        body = {**body, "messages": [*body["messages"], *turn(rng, number, with_tools)]}
+    assert counter.exact and counter.trusts_bound
+
+
+async def test_texts_with_one_character_many_times_stay_under_the_bound(upstream: Upstream) -> None:
+    counter = counter_of(upstream)
+    await counter.ready()
+    for text in ("a", " ", "\n", "é", "😀", "\x02", "1", "<|im_start|>", "漢"):
+        for times in (1, 3, 40):
+            body = {"messages": [{"role": "user", "content": text * times}] * 2}
+            request = request_of(body)
+            tokens = await reported(upstream, body)
+            assert await counter.count(request, "r") == tokens
+            assert counter.bound(request)[0] >= tokens
+
+
+async def test_the_second_count_of_a_conversation_tokenizes_only_what_is_new(upstream: Upstream) -> None:
+    sent: list[tuple[str, int]] = []
+
+    async def post(path: str, value: object) -> tuple[int, object]:
+        sent.append((path, len(str(value))))
+        return await upstream.post_json(path, value)
+
+    cache = RenderedCache()
+    counter = choose_counter("engine", LLAMA, post, Encodings(), cache)
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "word " * 900}]
+    await counter.count(request_of({"messages": messages}), "run")
+    assert cache.bytes_held > 4_000
+    messages = [*messages, {"role": "assistant", "content": "fine"}, {"role": "user", "content": "go on"}]
+    sent.clear()
+    counted = await counter.count(request_of({"messages": messages}), "run")
+    assert [path for path, _ in sent] == ["/apply-template", "/tokenize"]
+    assert sent[1][1] < 400
+    sent.clear()
+    assert await counter.count(request_of({"messages": messages}), "another run") == counted == await reported(upstream, {"messages": messages})
+    assert sent[1][1] > 4_000
+
+
+async def test_a_conversation_whose_past_is_changed_is_counted_right(upstream: Upstream) -> None:
+    counter = counter_of(upstream)
+    first = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}, {"role": "user", "content": "three"}]
+    for change in ("one!", "one <|im_end|>", "", "completely different " * 20, "on"):
+        body = {"messages": [{"role": "user", "content": change}, *first[1:], {"role": "assistant", "content": "x"}, {"role": "user", "content": change}]}
+        assert await counter.count(request_of({"messages": first}), "run") == await reported(upstream, {"messages": first})
+        assert await counter.count(request_of(body), "run") == await reported(upstream, body)
+
+
+async def test_what_the_template_refuses_is_rejected_with_the_engines_words(upstream: Upstream) -> None:
+    with pytest.raises(PromptRejected, match="content") as caught:
+        await counter_of(upstream).count(request_of({"messages": [{"role": "user"}]}), "run")
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("word", ["bytes", "tiktoken:o200k_base"])
+async def test_other_counters_take_their_bound_from_the_same_measured_overhead(upstream: Upstream, word: str) -> None:
+    counter, own = counter_of(upstream, word), counter_of(upstream)
+    await counter.ready()
+    await own.ready()
+    request = request_of({"messages": [{"role": "user", "content": "hello"}]})
+    assert counter.bound(request) == own.bound(request)
+    assert counter.knows_overhead and not counter.exact
+    assert await counter.count(request, "run") > 0
+
+
+async def test_an_overshoot_ends_the_bound_and_a_drift_the_exactness(upstream: Upstream) -> None:
+    counter = counter_of(upstream)
+    request = request_of({"messages": [{"role": "user", "content": "hello"}]})
+    assert counter.observe(request, 10, False, 11) is Finding.OVERSHOOT
+    assert not counter.trusts_bound and counter.exact
+    assert counter.observe(request, 10, True, 9) is Finding.COUNT_DRIFT
+    assert not counter.exact
+
+
+async def test_an_engine_that_is_gone_leaves_no_bound(upstream: Upstream) -> None:
+    gone = Upstream(name="gone", address="http://127.0.0.1:9", engine=LLAMA)
+    counter = counter_of(gone)
+    with pytest.raises(CannotCount):
+        await counter.ready()
+    with pytest.raises(CannotCount):
+        counter.bound(request_of({"messages": []}))
+    await gone.close()
