@@ -35,8 +35,8 @@ def _from_gateway(reach: Reach, name: str) -> tuple[RunName, dict[str, Any]]:
     if found is None:
         campaigns = [str(row["campaign"]) for row in control.campaigns()]
         found = _meant(name, campaigns, [RunName(each, name) for each in campaigns for row in control.runs(each) if row["run"] == name])
-    document = control.run_receipt(found.campaign, found.run) if found.run else control.campaign_receipt(found.campaign)
-    return found, document
+    answer = control.run_receipt(found.campaign, found.run) if found.run else control.campaign_receipt(found.campaign)
+    return found, answer["receipt"]
 
 
 def _from_file(ledger: Path, name: str) -> tuple[RunName, dict[str, Any]]:

@@ -28,6 +28,10 @@ from gateway.client.control import ControlError
 from gateway.errors import GatewayError
 
 
+class _ReaderGone(Exception):
+    """Whoever read our output has closed it."""
+
+
 class Root(click.Group):
     """A group that ends the process with a documented code and never shows a traceback for a mistake of the user's."""
 
@@ -42,7 +46,6 @@ class Root(click.Group):
         as_json = "--json" in arguments
         try:
             result = super().main(arguments, prog_name, standalone_mode=False, **extra)
-            sys.stdout.flush()
             return result if isinstance(result, int) else Exit.OK
         except Problem as problem:
             return _failed(problem, as_json)
@@ -54,10 +57,16 @@ class Root(click.Group):
             return _failed(from_control_error(error), as_json)
         except GatewayError as error:
             return _failed(from_gateway_error(error), as_json)
-        except BrokenPipeError:
-            # What is still buffered has nobody to go to: without this Python complains at exit.
+        except _ReaderGone:
+            # What is still buffered has nobody to go to: else Python complains at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return Exit.PIPE_CLOSED
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error  # click would end with 1, which says that something is not so
 
 
 def _failed(problem: Problem, as_json: bool) -> int:

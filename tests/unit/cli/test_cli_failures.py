@@ -1,0 +1,144 @@
+"""What a user sees when something does not work: three lines, a documented exit code, never a traceback, never a hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gateway.cli.exits import MEANINGS, Exit
+from gateway.cli.root import root
+from tests.unit.cli.conftest import Gateway, House, commands
+
+ROOT = Path(__file__).parents[3]
+ARGUMENTS = {"where": "c1", "name": "r1", "key_or_run": "r1", "run": "c1/r1", "campaign": "c1", "file": "p.toml", "files": "p.toml"}
+LOCAL = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("ledger", "verify")}
+"""Commands that speak to no running gateway."""
+REMOTE = [words for words, _ in commands() if words not in LOCAL]
+
+
+def arguments(words: tuple[str, ...]) -> list[str]:
+    """A complete line for a command."""
+    command = dict(commands())[words]
+    given = [ARGUMENTS[parameter.name or ""] for parameter in command.params if isinstance(parameter, click.Argument)]
+    return [*words, *given, *(["--policy", "pilot"] if words == ("campaign", "open") else [])]
+
+
+def is_three_lines(text: str) -> bool:
+    return [line.split(":")[0] for line in text.splitlines()] == ["problem", "cause", "mend"]
+
+
+def test_every_command_takes_json() -> None:
+    assert [words for words, command in commands() if not any("--json" in parameter.opts for parameter in command.params)] == []
+
+
+def test_the_help_of_gateway_tells_every_exit_code() -> None:
+    shown = CliRunner().invoke(root, ["--help"]).stdout
+    assert [code for code in Exit if f"{code.value:<4} {MEANINGS[code]}" not in shown] == []
+
+
+@pytest.mark.parametrize("words", REMOTE, ids=" ".join)
+def test_where_no_gateway_runs_a_command_exits_four_at_once(alone: Gateway, words: tuple[str, ...]) -> None:
+    done = alone(*arguments(words), "--json")
+    assert done.exit_code == Exit.UNREACHABLE, done.exception
+    assert is_three_lines(done.stderr)
+    assert json.loads(done.stdout)["error"]["exit"] == 4
+
+
+def test_a_gateway_that_does_not_answer_is_given_up_after_the_timeout(alone: Gateway, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        before = time.monotonic()
+        done = alone("run", "close", "c1/r1", "--socket", str(path), "--timeout", "0.2")
+        assert done.exit_code == Exit.UNREACHABLE
+        assert time.monotonic() - before < 10
+        assert "0.2 seconds" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("run", "lst"),
+        ("campaign", "open", "c1"),
+        ("usage", "--by", "day"),
+        ("usage", "--format", "xml"),
+        ("run", "close", "r1", "--outcome", "passed"),
+        ("run", "close", "r1", "--outcome", "a=1", "--outcome", "a=2"),
+        ("run", "close", "r1", "--turn-end", "done"),
+        ("run", "close", "r1", "--drain", "-1"),
+        ("run", "show", "/r1"),
+        ("usage", "--timeout", "0"),
+        ("usage", "--campaign", "c2", "--run", "c1/r1"),
+        ("key", "revoke", "key-1", "--lane", "foreground"),
+        ("serve", "--config", "nowhere.toml"),
+        ("usage", "--config", "nowhere.toml"),
+        ("policy", "show", "nowhere.toml"),
+        ("mock-engine", "--listen", "here"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_line_exits_two_with_three_lines(alone: Gateway, line: tuple[str, ...]) -> None:
+    done = alone(*line)
+    assert done.exit_code == Exit.USAGE, done.exception
+    assert is_three_lines(done.stderr), done.stderr
+    assert done.stdout == ""
+
+
+def test_no_line_ever_shows_a_traceback(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for line in (["run", "list"], ["nonsense"], ["policy", "check", "nowhere.toml"], ["serve"]):
+        done = subprocess.run([sys.executable, "-m", "gateway", *line], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode in (2, 4), line
+        assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_failure_of_ours(house: House) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SOCKET": str(house.socket)}
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "campaign", "list"], env=environment, cwd=house.folder, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(writing)
+    assert done.returncode == Exit.PIPE_CLOSED
+    assert done.stderr == ""
+
+
+def settings(folder: Path, control_socket: Path) -> Path:
+    path = folder / "gateway.toml"
+    path.write_text(f'[control]\nsocket = "{control_socket}"\n[upstreams.u]\naddress = "http://127.0.0.1:1"\nmodels = {{ small = "small" }}\n')
+    return path
+
+
+def test_the_socket_is_found_by_option_then_config_then_environment_then_the_file_that_lies_here(
+    house: House, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, wrong = house.socket, Path("/nonexistent/socket")
+    here, there = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("there")
+    monkeypatch.chdir(here)
+    monkeypatch.delenv("GATEWAY_SOCKET", raising=False)
+
+    def reached(*options: str) -> bool:
+        return CliRunner().invoke(root, ["campaign", "list", *options]).exit_code == 0
+
+    assert not reached()
+    settings(here, right)
+    assert reached()
+    monkeypatch.setenv("GATEWAY_SOCKET", str(wrong))
+    assert not reached()
+    assert reached("--config", str(settings(there, right)))
+    assert not reached("--config", str(settings(there, wrong)))
+    assert reached("--config", str(settings(there, wrong)), "--socket", str(right))
+    settings(here, wrong)
+    monkeypatch.setenv("GATEWAY_SOCKET", str(right))
+    assert reached()
