@@ -23,7 +23,7 @@ from gateway.engines.engine import Engine
 from gateway.errors import ConfigurationError, EngineFailure
 from gateway.settings.declaration import UpstreamSettings
 from gateway.upstream.answer import BODY_BYTES_MAX, Answer, Timeouts, Watch
-from gateway.upstream.pool import Progress, WholeBody, open_session, tls_context
+from gateway.upstream.pool import PROGRESS, Progress, WholeBody, open_session, tls_context
 
 RELAYED_HEADERS: Final = frozenset({"content-type", "cache-control", "retry-after"})
 """All of an engine's headers that an agent may see (the length is ours to give, the encoding is undone)."""
@@ -146,11 +146,14 @@ class Sending:
         started = loop.time()
         progress = Progress()
         watch = Watch(loop, started, self._upstream.timeouts)
+        mark = PROGRESS.set(progress)
         try:
             async with asyncio.timeout_at(watch.head_due):
-                response = await self._request(progress)
+                response = await self._request()
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise _failure(error, progress, watch.head_phase) from error
+        finally:
+            PROGRESS.reset(mark)
         connected_ms = round(((progress.connected_at or started) - started) * 1_000)
         self._answer = Answer(response, watch, started, connected_ms)
         return self._answer
@@ -159,7 +162,7 @@ class Sending:
         if self._answer is not None:
             self._answer.leave()
 
-    async def _request(self, progress: Progress) -> aiohttp.ClientResponse:
+    async def _request(self) -> aiohttp.ClientResponse:
         return await self._upstream.session().request(
             self._method,
             self._url,
@@ -167,7 +170,6 @@ class Sending:
             headers=self._headers,
             allow_redirects=False,
             timeout=self._upstream.client_timeout,
-            trace_request_ctx=progress,
         )
 
 

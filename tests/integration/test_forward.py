@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -435,3 +436,19 @@ async def test_an_answer_read_whole_is_bounded() -> None:
         with pytest.raises(EngineFailure, match="larger"):
             async with upstream.send("/v1/x", b"{}") as answer:
                 await answer.read(1_000_000)
+
+
+async def test_a_reset_of_an_idle_connection_is_nobodys_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(whole(b"{}"))
+        await asyncio.sleep(0.05)
+        wire.reset()
+
+    async with facing(script) as (upstream, engine):
+        await body_of(upstream)
+        await asyncio.sleep(0.2)
+        gc.collect()
+        assert not caplog.records
+        await body_of(upstream)
+        assert engine.connections == 2
