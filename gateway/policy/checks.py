@@ -97,7 +97,7 @@ def check_output_capped(policy: Policy, declared: Iterable[Declared], report: Re
     """A limit on output needs to know how much a call wants that does not say so itself."""
     open_ended = [(lane, model) for lane in policy.lane_names for model in policy.models_of(lane) if _open_ended(policy, lane, model)]
     for item in declared:
-        if item.scope is Scope.CALL or item.quantity not in CLAMPABLE:
+        if item.quantity not in CLAMPABLE:
             continue
         models = sorted({model for lane, model in open_ended if item.concerns(lane, model)})
         if models:

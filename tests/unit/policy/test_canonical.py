@@ -118,3 +118,9 @@ def test_every_change_of_meaning_changes_the_hash(change: str) -> None:
 def test_a_canonical_form_of_another_schema_is_not_served() -> None:
     with pytest.raises(ConfigurationError, match="schema 2"):
         parse_canonical('{"schema":2}')
+
+
+def test_the_order_of_apis_and_of_a_lane_s_models_has_no_meaning() -> None:
+    text = 'apis = ["openai.chat", "openai.models"]\n[models]\na = {}\nb = {}\n[lanes.background]\nmodels = ["a", "b"]\n'
+    other = text.replace('"openai.chat", "openai.models"', '"openai.models", "openai.chat", "openai.chat"').replace('"a", "b"', '"b", "a"')
+    assert policy_from_text(other, "b.toml").hash == policy_from_text(text, "a.toml").hash

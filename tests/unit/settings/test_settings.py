@@ -100,3 +100,23 @@ def test_what_holds_in_the_end_is_shown_with_the_place_that_set_it() -> None:
     assert rows["gateway.day.requests"].origin.startswith(str(ROOT / "gateway.example.toml:"))
     assert rows["admission.queue_seconds"][1:] == ("120", "default")
     assert rows["run.foreground.requests"].value == "50"
+
+
+def test_a_limit_of_a_lane_that_may_not_use_a_model_does_not_need_its_prompt() -> None:
+    settings = settings_from_text(SMALLEST.replace('"m" }', '"m", n = "n" }'), "gateway.toml")
+    text = 'apis = ["openai.chat"]\n[models]\nm = { counter = "bytes" }\nn = { counter = "tiktoken:o200k_base" }\n'
+    text += '[lanes.foreground]\nmodels = ["MODEL"]\n[lanes.background]\n[run.foreground]\ninput_tokens = 50\n'
+    settings.check_policy(policy_from_text(text.replace("MODEL", "n"), "p.toml"))
+    with pytest.raises(ConfigurationError, match=r"run\.foreground\.input_tokens needs the prompt's size"):
+        settings.check_policy(policy_from_text(text.replace("MODEL", "m"), "p.toml"))
+
+
+@pytest.mark.parametrize("listen", ["localhost:0", "[::1]:8080", "0.0.0.0:65535"])
+def test_an_address_to_listen_on_has_a_host_and_a_port(listen: str) -> None:
+    assert settings_from_text(f'[data]\nlisten = "{listen}"\n{SMALLEST}', "gateway.toml").data.listen == listen
+
+
+@pytest.mark.parametrize("listen", [":8080", "8080", "localhost", "localhost:65536", "http://localhost:80"])
+def test_what_can_not_be_listened_on_is_refused(listen: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"gateway.toml:2: data\.listen: "):
+        settings_from_text(f'[data]\nlisten = "{listen}"\n{SMALLEST}', "gateway.toml")
