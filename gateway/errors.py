@@ -50,3 +50,7 @@ class ControlError(GatewayError):
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
+
+
+class MixedLabels(GatewayError):
+    """One total over several labels was asked for without saying so. The text names them."""

@@ -37,6 +37,7 @@ BECOMES: dict[type[CallCommand], CallStatus] = {
 }
 
 QUANTITIES = tuple(Quantity)
+NONE_OF_ANY = dict.fromkeys(QUANTITIES, 0)
 
 
 class Books:
@@ -145,8 +146,8 @@ def opening_lines(command: Reserve | OpenRun) -> tuple[PostingLine, ...]:
 
 def closing_lines(call: CallBook, charge: Amounts) -> tuple[PostingLine, ...]:
     """From where the call's history left each account to where it ends."""
-    held = measures(call.reserved if call.charge is None else NOTHING)
-    before = measures(call.charge or NOTHING)
+    held = measures(call.reserved) if call.charge is None else NONE_OF_ANY
+    before = measures(call.charge) if call.charge is not None else NONE_OF_ANY
     after = measures(charge)
     change = {quantity: (-held[quantity], after[quantity] - before[quantity]) for quantity in QUANTITIES}
     return tuple([PostingLine(account, *change[account.quantity]) for account in call.accounts if change[account.quantity] != (0, 0)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from typing import cast
 
 import orjson
 
@@ -34,8 +35,8 @@ def check(value: object, depth: int = 0) -> None:
         return  # surrogates and numbers of 2**53 or more are refused by encode()
     if depth > 64:
         raise ValueError("nested too deep for an entry")
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
+    if kind is dict or isinstance(value, Mapping):
+        for key, inner in cast("Mapping[object, object]", value).items():
             if type(key) is not str or not key.isascii():
                 raise ValueError(f"an entry's keys are ASCII strings, not {key!r}")
             check(inner, depth + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gateway.accounting.quantity import Quantity
@@ -33,11 +33,15 @@ class Account:
     window: str = ""
     """`` for the scope's lifetime, else e.g. `day 2026-10-03 Asia/Shanghai`."""
 
-    @property
-    def key(self) -> str:
-        """The account's name in the ledger: six parts between bars; a bar or backslash in a model's name is escaped."""
+    key: str = field(init=False, repr=False, compare=False)
+    """The account's name in the ledger: six parts between bars; a bar or backslash in a model's name is escaped. Made once: every posting asks for it."""
+
+    def __post_init__(self) -> None:
         model = self.model.replace("\\", "\\\\").replace("|", "\\|")
-        return f"{self.scope}|{self.subject}|{self.lane}|{model}|{self.quantity}|{self.window}"
+        object.__setattr__(self, "key", f"{self.scope}|{self.subject}|{self.lane}|{model}|{self.quantity}|{self.window}")
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,3 +115,8 @@ def campaign_tally(history: Iterable[Content]) -> CampaignTally:
     for content in history:
         tally.add(content)
     return tally
+
+
+def given_out(content: Content, entry_hash: bytes) -> Body:
+    """A receipt as its driver gets and keeps it: the entry whole, with its hash."""
+    return {**content, "hash": entry_hash.hex()}

@@ -48,7 +48,7 @@ class SqliteStore:
         self._entry_rows: list[Row] = []
         self._opened: list[Row] = []
         self._closed: list[Row] = []
-        self._changes: dict[Account, tuple[int, int]] = {}
+        self._changes: dict[str, tuple[int, int]] = {}
 
     def migrate(self) -> None:
         try:
@@ -155,8 +155,9 @@ class SqliteStore:
             elif entry.kind in STATUS:
                 self._closed.append((*closing_row(posting.content), entry.call_id))
         for line in posting.lines:
-            reserved, settled = self._changes.get(line.account, (0, 0))
-            self._changes[line.account] = (reserved + line.reserved, settled + line.settled)
+            key = line.account.key
+            reserved, settled = self._changes.get(key, (0, 0))
+            self._changes[key] = (reserved + line.reserved, settled + line.settled)
         return posting
 
     def _new_chain(self, name: str) -> int:
@@ -174,7 +175,7 @@ class SqliteStore:
         if self._closed:
             many(CLOSE_CALL, self._closed)
         if self._changes:
-            many(ADD_TO_BALANCE, [(account.key, *change) for account, change in self._changes.items() if change != (0, 0)])
+            many(ADD_TO_BALANCE, [(key, *change) for key, change in self._changes.items() if change != (0, 0)])
         self._forget()
 
     def _roll_back(self) -> None:

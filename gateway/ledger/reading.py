@@ -1,0 +1,172 @@
+"""The reading side: calls, usage, refusals, receipts of a ledger file, read-only, also while a gateway writes it. Never on the way of a call.
+
+Usage and charge stand in columns of their own and are never added to each other; what is unknown is counted as unknown. One total over several labels is
+refused unless it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self, cast
+
+import sqlite_utils
+
+from gateway.accounting.call_row import COLUMNS, NOT_CLOSED, STATUS, closed, closing_row, opening_row
+from gateway.accounting.chain import decode
+from gateway.accounting.receipt import given_out
+from gateway.accounting.tally import USAGE_COLUMNS, added
+from gateway.errors import MixedLabels, NotFound
+from gateway.ledger.connect import ledger_path
+from gateway.ledger.schema import open_for_reading
+from gateway.ledger.verify import Verification, verify
+from gateway.ledger.written import entries
+
+Row = dict[str, object]
+
+GROUPS = {"run": ("campaign", "run"), "lane": ("campaign", "lane"), "campaign": ("campaign",), "model": ("model",), "label": ("label",)}
+CHARGES = ("requests", "input_tokens", "output_tokens")
+_SUMS = ", ".join(
+    [f"coalesce(sum({column}), 0) AS {column}, sum({column} IS NULL) AS {column}_unknown" for column in USAGE_COLUMNS]
+    + [f"coalesce(sum(charged_{column}), 0) AS charged_{column}" for column in CHARGES]
+)
+
+
+class LedgerReader:
+    """Holds one read-only connection; of one thread."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Raises LedgerUnavailable where there is no ledger."""
+        self._connection = open_for_reading(ledger_path(path))
+        self._database = sqlite_utils.Database(self._connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def query(self, sql: str, **values: object) -> list[Row]:
+        """Rows of any reading statement, as objects."""
+        return list(self._database.query(sql, values))
+
+    # -- rows
+
+    def calls(self, *, campaign: str = "", run: str = "", as_of: int = 0, last: int = 0) -> list[Row]:
+        """In the order of admission; with `last`, only that many from the end."""
+        table = self._as_of(as_of) if as_of else "calls"
+        rows = self.query(
+            f"SELECT * FROM {table} WHERE (:campaign = '' OR campaign = :campaign) AND (:run = '' OR run = :run) ORDER BY reserve_number DESC LIMIT :last",
+            campaign=campaign,
+            run=run,
+            last=last or -1,
+        )
+        return rows[::-1]
+
+    def refusals(self, *, campaign: str = "", run: str = "") -> list[Row]:
+        return self.query(
+            "SELECT * FROM refusals WHERE (:campaign = '' OR campaign = :campaign) AND (:run = '' OR run = :run) ORDER BY number", campaign=campaign, run=run
+        )
+
+    def campaigns(self) -> list[Row]:
+        return self.query("SELECT * FROM campaigns ORDER BY number")
+
+    def runs(self, campaign: str = "") -> list[Row]:
+        return self.query("SELECT * FROM runs WHERE (:campaign = '' OR campaign = :campaign) ORDER BY number", campaign=campaign)
+
+    def receipts(self, *, campaign: str = "", run: str | None = None) -> list[Row]:
+        """As they were given out; `run` empty: a campaign's own only, None: all."""
+        return [
+            given_out(decode(entry.body), entry.hash)
+            for entry in entries(self._connection, "WHERE call_id = '' AND kind = 'receipt'")
+            if (not campaign or entry.campaign == campaign) and (run is None or entry.run == run)
+        ]
+
+    def receipt(self, campaign: str, run: str = "") -> Row:
+        """The one that stands. Raises NotFound."""
+        found = self.receipts(campaign=campaign, run=run)
+        if not found:
+            raise NotFound(f"no receipt of {campaign}{'/' + run if run else ''}")
+        return found[-1]
+
+    def heads(self) -> list[Row]:
+        """The end of every chain: what to keep, to hold the ledger against later."""
+        return self.query(
+            """SELECT name AS chain, max(sequence) AS sequence, lower(hex(hash)) AS hash
+            FROM journal JOIN chains ON chains.id = chain_id GROUP BY chain_id ORDER BY name"""
+        )
+
+    def verify(self, against: object = None) -> Verification:
+        """Adds everything again. `against`: receipts or heads that were kept, as JSON material."""
+        return verify(self._connection, against)
+
+    # -- usage
+
+    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False, as_of: int = 0) -> Row:
+        """`{by, groups, total}`. Raises MixedLabels where one group would add over several labels; then, too, there is no total (None)."""
+        table = self._as_of(as_of) if as_of else "call_records"
+        names = GROUPS[by]
+        kinds = ", ".join(dict.fromkeys((*names, "label")))
+        rows = self.query(
+            f"""SELECT {kinds}, status = 'reserved' AS open, coalesce(source, '') AS source, count(*) AS calls, {_SUMS} FROM {table}
+            WHERE status <> 'voided' AND (:campaign = '' OR campaign = :campaign) AND (:run = '' OR run = :run)
+            GROUP BY {kinds}, open, source ORDER BY {kinds}""",
+            campaign=campaign,
+            run=run,
+        )
+        groups: dict[tuple[object, ...], Row] = {}
+        labels: dict[tuple[object, ...], set[str]] = {}
+        total: Row = {}
+        for row in rows:
+            key = tuple(row[name] for name in names)
+            labels.setdefault(key, set()).add(cast(str, row["label"]))
+            groups[key] = added(groups.get(key, {}), _sums(row))
+            total = added(total, _sums(row))
+        all_labels = set().union(*labels.values())
+        if not across_labels and (mixed := next((key for key, found in labels.items() if len(found) > 1), None)) is not None:
+            named = f"{by} {'/'.join(map(str, mixed))} covers the labels {_list(labels[mixed])}"
+            raise MixedLabels(f"{named}: one total over several labels is given only if asked for")
+        shown = [dict(zip(names, key, strict=True)) | {"labels": sorted(labels[key])} | sums for key, sums in groups.items()]
+        return {"by": by, "groups": shown, "total": total if total and (across_labels or len(all_labels) == 1) else None, "labels": sorted(all_labels)}
+
+    def _as_of(self, number: int) -> str:
+        """A table of the calls as they stood with that entry, made from the journal."""
+        self._connection.execute("DROP TABLE IF EXISTS temp.calls_as_of")
+        self._connection.execute(f"CREATE TEMP TABLE calls_as_of ({', '.join(COLUMNS)})")
+        self._connection.executemany(f"INSERT INTO temp.calls_as_of VALUES ({', '.join('?' * len(COLUMNS))})", self._rows_at(number))
+        return "temp.calls_as_of"
+
+    def _rows_at(self, number: int) -> Iterator[tuple[object, ...]]:
+        calls: dict[str, tuple[object, ...]] = {}
+        labels = {(row["campaign"], row["run"]): cast("str | None", row["label"]) or "" for row in self.runs()}
+        for entry in entries(self._connection, "WHERE call_id <> '' AND number <= ?", (number,)):
+            if entry.kind == "reserve":
+                row = opening_row(decode(entry.body), labels[entry.campaign, entry.run])
+                calls[entry.call_id] = row + NOT_CLOSED
+            elif entry.kind in STATUS:
+                calls[entry.call_id] = closed(calls[entry.call_id], closing_row(decode(entry.body)))
+        return iter(calls.values())
+
+
+def _sums(row: Mapping[str, object]) -> Row:
+    """One row of the grouped query in the report's shape. An open call has neither usage nor charge yet."""
+    if row["open"]:
+        return {"calls": row["calls"], "open": row["calls"]}
+    source = {"calls": row["calls"], "input_tokens": row["input_tokens"], "output_tokens": row["output_tokens"]}
+    return {
+        "calls": row["calls"],
+        "open": 0,
+        "usage": {column: {"sum": row[column], "unknown": row[f"{column}_unknown"]} for column in USAGE_COLUMNS},
+        "charge": {column: row[f"charged_{column}"] for column in CHARGES},
+        "sources": {cast(str, row["source"]): source},
+    }
+
+
+def _list(labels: set[str]) -> str:
+    return ", ".join(label or "(none)" for label in sorted(labels))
+
+
