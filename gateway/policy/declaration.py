@@ -11,13 +11,14 @@ from typing import Annotated, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from gateway.dialects import FAMILIES
 from gateway.policy.declared import Declared, flatten
 
 SCHEMA: Final = 1
 LARGEST: Final = 2**53 - 1
 """Largest whole number that canonical JSON carries exactly."""
 DEFAULT_LANE: Final = "foreground"
-APIS: Final = ("openai.chat", "openai.models")
+APIS: Final = tuple(sorted(set(FAMILIES.values())))
 PromptCounter = Literal["engine", "tiktoken:o200k_base", "bytes"]
 COUNTERS: Final[tuple[str, ...]] = get_args(PromptCounter)
 
