@@ -61,6 +61,7 @@ class KeyRing:
         self._on_change = on_change
         self._by_digest: dict[bytes, Identity] = {}
         self._by_id: dict[str, Identity] = {}
+        self._by_run: dict[tuple[str, str], list[Identity]] = {}
 
     def identify(self, secret: str) -> Identity | None:
         try:
@@ -78,6 +79,8 @@ class KeyRing:
 
     def keys(self, campaign: str = "", run: str = "") -> tuple[Identity, ...]:
         """In the order of issue; of one campaign, of one run."""
+        if campaign and run:
+            return tuple(self._by_run.get((campaign, run), ()))
         return tuple(key for key in self._by_id.values() if campaign in ("", key.campaign.campaign) and run in ("", key.run.run))
 
     def load(self, record: KeyRecord, campaign: CampaignState, run: RunState) -> None:
@@ -114,3 +117,4 @@ class KeyRing:
     def _add(self, key: Identity) -> None:
         self._by_digest[bytes.fromhex(key.digest)] = key
         self._by_id[key.key_id] = key
+        self._by_run.setdefault((key.campaign.campaign, key.run.run), []).append(key)

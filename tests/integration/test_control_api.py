@@ -232,6 +232,22 @@ async def test_a_restart_knows_the_same_campaigns_runs_and_keys(plane: ControlPl
     assert closed["receipt"]["seen"]["outcomes"] == {"lost": 1}
 
 
+async def test_an_opening_may_be_asked_for_again_after_a_restart(plane: ControlPlane) -> None:
+    await plane.opened()
+    fresh = await plane.ask(lambda client: client.open_run("pilot", "fresh", idempotency_key="f"))
+    used = await plane.ask(lambda client: client.open_run("pilot", "used", idempotency_key="u"))
+    await plane.settle(await plane.call("c1", "used"))
+    await plane.stop()
+    await plane.start()
+    again = await plane.ask(lambda client: client.open_run("pilot", "fresh", idempotency_key="f"))
+    assert not again["created"]
+    assert again["keys"]["foreground"] not in (None, fresh["keys"]["foreground"])
+    again = await plane.ask(lambda client: client.open_run("pilot", "used", idempotency_key="u"))
+    assert set(again["keys"].values()) == {None}
+    assert plane.runs.identify(used["keys"]["foreground"]).live  # type: ignore[union-attr]
+    assert (await declined(plane, lambda client: client.open_run("pilot", "used", task="other", idempotency_key="u"))).status == 409
+
+
 async def test_a_call_that_is_settled_after_it_was_lost_makes_the_next_receipt(plane: ControlPlane) -> None:
     await plane.opened("r1")
     call = await plane.call("c1", "r1")

@@ -234,6 +234,7 @@ async def test_a_halt_in_doubt_holds_and_one_that_failed_does_not() -> None:
     with pytest.raises(LedgerUnavailable):
         await halting
     assert not identity.held
+    assert world.wakings == 1
 
 
 async def test_closing_a_campaign_closes_every_run_the_same_way_and_its_receipt_comes_after_theirs() -> None:
@@ -266,6 +267,18 @@ async def test_a_campaigns_receipt_waits_no_longer_than_close_seconds_lists_what
     standing = await world.runs.close_campaign("pilot")
     assert standing.content["unsettled"] == []
     assert standing.content["receipt"] in (2, 3)
+
+
+async def test_a_campaigns_receipt_never_comes_before_the_closing_of_its_runs() -> None:
+    world = World()
+    await world.open("r1")
+    async with world.runs.run("pilot", "r1").lock:  # it is being given a key
+        closing = asyncio.create_task(world.runs.close_campaign("pilot", close_s=0))
+        await until(lambda: world.runs.campaign("pilot").state is CampaignStanding.CLOSING)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert "WriteReceipt" not in world.book.kinds()
+    assert (await closing).content["receipt"] == 1
 
 
 async def _cut(call: Handle) -> bool:
@@ -310,6 +323,7 @@ async def test_a_late_settlement_makes_the_next_receipt_of_the_run_and_of_its_cl
     world.book.books.standing.campaigns["pilot"].runs["r1"].receipt_due = True  # as a late settlement leaves it
     world.runs.receipt_due("pilot", "r1")
     await world.runs.finish()
+    assert [entry.chain for entry in world.book.past.written if entry.kind == "receipt"] == ["run:pilot/r1", "campaign:pilot"] * 2
     assert (await world.runs.close_run("pilot", "r1")).content["receipt"] == 2
     assert (await world.runs.close_campaign("pilot")).content["receipt"] == 2
 
