@@ -63,7 +63,7 @@ def show(file: Path, effective: bool, config: Path | None, screen: Screen) -> No
         _show_effective(loaded, _settings(config), screen)
         return
     content = json.loads(loaded.canonical)
-    rows = [{"key": dotted(path), "value": value} for path, value in _leaves(content, ())]
+    rows = [{"key": dotted(path), "value": json.dumps(value, ensure_ascii=False)} for path, value in _leaves(content, ())]
     document = {"name": loaded.name, "hash": loaded.hash, "policy": content}
     screen.present(document, Line(f"Policy {loaded.name}, hash {loaded.hash}"), Table(columns=KEYS, rows=rows))
 
@@ -96,7 +96,7 @@ def _checked(file: Path, settings: Settings | None) -> dict[str, Any]:
 
 def _leaves(tree: Mapping[str, object], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:
     for key, value in tree.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict):
             yield from _leaves(value, (*above, key))
         else:
             yield (*above, key), value

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.cli.screen import Column, Facts, Line, Row, Table, View
-from gateway.cli.usage_views import known
-from gateway.cli.words import Kind
+from gateway.cli.usage_views import known, sources_table
+from gateway.cli.words import Kind, printable
 
 RUN_FACTS: Final = (
     Column("receipt", "receipt"),
@@ -35,14 +35,8 @@ RUNS: Final = (Column("run", "RUN"), Column("receipt", "RECEIPT", Kind.NUMBER), 
 TOTALS: Final = (
     Column("quantity", "QUANTITY"),
     Column("usage", "USAGE", Kind.NUMBER),
-    Column("unknown", "UNKNOWN IN", Kind.OPTIONAL_NUMBER),
+    Column("unknown", "UNKNOWN", Kind.OPTIONAL_NUMBER),
     Column("charge", "CHARGE", Kind.OPTIONAL_NUMBER),
-)
-SOURCES: Final = (
-    Column("source", "SOURCE"),
-    Column("calls", "CALLS", Kind.NUMBER),
-    Column("input_tokens", "INPUT", Kind.NUMBER),
-    Column("output_tokens", "OUTPUT", Kind.NUMBER),
 )
 QUANTITIES: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens", "tool_calls")
 
@@ -64,7 +58,7 @@ def _campaign(name: str, receipt: Json) -> list[View]:
     views: list[View] = [Facts(title=f"Receipt of campaign {name}", row={**receipt, "unsettled": unsettled}, columns=CAMPAIGN_FACTS), Line()]
     views.append(Table(columns=RUNS, rows=receipt["runs"], empty="No run has a receipt."))
     for label in receipt["labels"]:
-        views += [Line(), Line(f"Label {label['label'] or '-'}: {label['runs']} runs"), *totals_views(label["totals"])]
+        views += [Line(), Line(f"Label {printable(label['label']) or '-'}, runs: {label['runs']}"), *totals_views(label["totals"])]
     return views
 
 
@@ -77,15 +71,7 @@ def totals_views(totals: Json) -> list[View]:
         for name in QUANTITIES
         if name in usage
     ]
-    sources: list[Row] = [
-        {"source": name, "calls": of["calls"], "input_tokens": _of_source(name, of["input_tokens"]), "output_tokens": _of_source(name, of["output_tokens"])}
-        for name, of in totals["sources"].items()
-    ]
-    return [Table(columns=TOTALS, rows=rows), Line(), Table(columns=SOURCES, rows=sources, empty="No call has ended.")]
-
-
-def _of_source(source: str, total: int) -> int | None:
-    return None if source == "unknown" and total == 0 else total
+    return [Table(columns=TOTALS, rows=rows), Line(), sources_table(totals["sources"])]
 
 
 def _conflicts(conflicts: list[str]) -> list[View]:

@@ -28,6 +28,7 @@ Row = Mapping[str, object]
 class Column:
     key: str
     heading: str
+    """A line break in it is one on a terminal only."""
     kind: Kind = Kind.TEXT
 
 
@@ -91,7 +92,7 @@ class Screen:
             click.echo(click.style(printable(facts.title), bold=True) if self.terminal else printable(facts.title))
         for column in facts.columns:
             value = written(facts.row.get(column.key), column.kind, separators=self.terminal)
-            click.echo(f"  {column.heading:<{width}}  {value}")
+            click.echo(f"  {column.heading.lower():<{width}}  {value}")
 
 
 def _cells(table: Table, *, separators: bool) -> list[list[str]]:
@@ -108,7 +109,7 @@ def _rich(table: Table) -> None:
 
 
 def _plain(table: Table) -> None:
-    lines = [[column.heading for column in table.columns], *_cells(table, separators=False)]
+    lines = [[column.heading.replace("\n", " ") for column in table.columns], *_cells(table, separators=False)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(table.columns))]
     if table.title:
         click.echo(table.title)

@@ -18,17 +18,23 @@ NAMES: Final = (Column("campaign", "CAMPAIGN"), Column("run", "RUN"), Column("la
 NUMBERS: Final = (
     Column("calls", "CALLS", Kind.NUMBER),
     Column("open", "OPEN", Kind.NUMBER),
-    Column("input_tokens", "INPUT USED", Kind.NUMBER),
-    Column("input_tokens_unknown", "UNKNOWN IN", Kind.NUMBER),
-    Column("output_tokens", "OUTPUT USED", Kind.NUMBER),
-    Column("output_tokens_unknown", "UNKNOWN IN", Kind.NUMBER),
-    Column("charged_requests", "REQUESTS CHARGED", Kind.NUMBER),
-    Column("charged_input_tokens", "INPUT CHARGED", Kind.NUMBER),
-    Column("charged_output_tokens", "OUTPUT CHARGED", Kind.NUMBER),
-    Column("by_source", "CALLS BY SOURCE"),
+    Column("input_tokens", "INPUT\nUSED", Kind.NUMBER),
+    Column("input_tokens_unknown", "UNKNOWN\nINPUTS", Kind.NUMBER),
+    Column("output_tokens", "OUTPUT\nUSED", Kind.NUMBER),
+    Column("output_tokens_unknown", "UNKNOWN\nOUTPUTS", Kind.NUMBER),
+    Column("charged_requests", "CHARGED\nREQUESTS", Kind.NUMBER),
+    Column("charged_input_tokens", "CHARGED\nINPUT", Kind.NUMBER),
+    Column("charged_output_tokens", "CHARGED\nOUTPUT", Kind.NUMBER),
+    Column("by_source", "CALLS BY\nSOURCE"),
+)
+SOURCES: Final = (
+    Column("source", "SOURCE"),
+    Column("calls", "CALLS", Kind.NUMBER),
+    Column("input_tokens", "INPUT", Kind.NUMBER),
+    Column("output_tokens", "OUTPUT", Kind.NUMBER),
 )
 NOTE: Final = (
-    "Used is what is known to be used, charged is what counts against limits; one is never added to the other. UNKNOWN IN: calls whose number is not known."
+    "Used is what is known to be used, charged is what counts against limits; one is never added to the other. UNKNOWN: calls whose number is not known."
 )
 NOTHING_CLOSED: Final[Json] = {
     "usage": {column: {"sum": 0, "unknown": 0} for column in USAGE_COLUMNS},
@@ -51,7 +57,22 @@ def usage_views(answer: Json) -> list[View]:
     if answer["total"] is None:
         labels = ", ".join(label or "(none)" for label in answer["labels"])
         views.append(Line(f"No total: it would cover the labels {labels}. --across-labels gives one."))
+    else:
+        views += [Line(), sources_table(answer["total"].get("sources", {}))]
     return views
+
+
+def sources_table(sources: Json) -> Table:
+    """Where the sums come from."""
+    rows = [
+        {"source": name, "calls": of["calls"], "input_tokens": _of_source(name, of["input_tokens"]), "output_tokens": _of_source(name, of["output_tokens"])}
+        for name, of in sources.items()
+    ]
+    return Table(columns=SOURCES, rows=rows, empty="No call has ended.")
+
+
+def _of_source(source: str, total: int) -> int | None:
+    return None if source == Source.UNKNOWN and total == 0 else total
 
 
 def flat(group: Json) -> dict[str, object]:
