@@ -1,1 +1,22 @@
-"""TODO card."""
+"""A call's way through the gateway. Start with exchange.py: the whole walk, wire in to settled, in one short function.
+
+Rule: nothing goes to an engine before it is reserved, durably; no terminal event goes to the agent before the call is settled, durably. What can't be admitted
+is refused in one place; what an engine does wrong is how a call ended, never an exception of the gateway.
+
+* exchange.py: the walk, and the one handler of the data listener
+* listening.py: the data listener
+* identify.py: who calls: the key alone
+* routing.py: method and path, after one strict normalisation
+* body.py: the body, read and parsed once, under limits
+* calls.py: from a request to a call that is checked, and the ticket with which it waits
+* reserving.py: the reservation's command, and the body that is sent
+* reservation.py: from admission to settlement; what closes always
+* relay.py: the answer on its way, and what is held back
+* agent_side.py: the agent's side of an answer
+* settlement.py: the entry that closes a call
+* delivered.py: our own count of what was delivered
+* ending.py: what the agent gets once the call is settled
+* refused.py: the one place that answers what was not admitted
+* refusing.py: the words of refusals, cuts and failures
+* cleaning.py: an engine's error text without its internals
+"""

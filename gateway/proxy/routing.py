@@ -9,7 +9,10 @@ PLAIN_PATH = re.compile(r"/[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
 
 
 def plain_path(target: str) -> str | None:
-    """The path of a request target, or None where it is anything but plain (encoded, doubled, dotted, absolute form). The query is dropped: nothing of it is forwarded."""
+    """The path of a request target, or None where it is anything but plain (encoded, doubled, dotted, absolute form).
+
+    The query is dropped: nothing of it is forwarded.
+    """
     path = target.partition("?")[0]
     if not PLAIN_PATH.fullmatch(path) or any(set(segment) == {"."} for segment in path.split("/")[1:]):
         return None

@@ -108,6 +108,9 @@ class _Bounded:
             return Finding.COUNT_DRIFT
         return None
 
+    async def count_text(self, text: str) -> int:
+        raise CannotCount("this model has no tokenizer")
+
     def forget(self) -> None:
         if self._overhead is not None:
             self._overhead.forget()
@@ -137,6 +140,9 @@ class EngineCounter(_Bounded):
         async with self._turns.of(run_key):
             return await self._tokenizer.count(request.body, run_key) + self._image_tokens_max * request.pictures
 
+    async def count_text(self, text: str) -> int:
+        return len(await self._tokenizer.tokenize(text, parse_special=False))
+
 
 class LocalCounter(_Bounded):
     """An estimate: a local vocabulary's count of the texts, and what the template adds at four bytes a token."""
@@ -156,6 +162,9 @@ class LocalCounter(_Bounded):
         added = bound_tokens(shape, self._measured(), 0) - shape.text_bytes - SPARE_TOKENS
         async with self._turns.of(run_key):
             return await self._tokenizer.count(request.rendered_parts) + -(-added // OVERHEAD_BYTES_PER_TOKEN) + pictures
+
+    async def count_text(self, text: str) -> int:
+        return await self._tokenizer.count([text])
 
 
 class ByteCounter(_Bounded):

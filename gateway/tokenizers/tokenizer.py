@@ -74,6 +74,9 @@ class Counter(Protocol):
     async def count(self, request: CallRequest, run_key: str) -> int:
         """The exact count, or the estimate, of the whole prompt. One at a time for each `run_key`. Raises CannotCount, PromptRejected."""
 
+    async def count_text(self, text: str) -> int:
+        """Of text that was delivered, for an answer whose engine reported nothing. Raises CannotCount."""
+
     def observe(self, request: CallRequest, tokens: int, counted: bool, reported: int) -> Finding | None:
         """Holds the engine's report against the figure that was used (`counted`: it came from `count`, else from `bound`)."""
 

@@ -1,0 +1,196 @@
+"""The only place that builds: from settings to a gateway that serves, and back down without losing a call."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+
+import uvloop
+
+from gateway.accounting.usage import Outcome
+from gateway.control.api import control_application, metrics_application
+from gateway.control.listening import ControlListener, MetricsListener
+from gateway.control.services import ControlServices
+from gateway.ledger.ledger import Ledger
+from gateway.ledger.reading import LedgerReader
+from gateway.logs import log, set_up
+from gateway.metrics import Metrics
+from gateway.proxy.listening import DataListener
+from gateway.runs.in_flight import InFlight
+from gateway.runs.runs import Runs
+from gateway.services import Services
+from gateway.settings.settings import Settings
+from gateway.upstream.engines import Engines
+from gateway.upstream.gate import Gate, GateSettings
+
+CUT_S = 10.0
+"""After the last cut: how long settlements may take before the process ends all the same."""
+CLOSE_S = 60
+"""How long closing a campaign waits for its runs where the driver names nothing else."""
+
+OnReady = Callable[["Gateway"], Awaitable[None]]
+
+
+class Gateway:
+    """A gateway in this process. `await start()`, later `await stop()`."""
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
+        """Takes the ledger's lock. Raises ConfigurationError, LedgerUnavailable."""
+        self.settings = settings
+        self.metrics = Metrics()
+        self.ledger = Ledger.open(settings.ledger.path, min_free_bytes=settings.ledger.min_free_bytes)
+        self.engines = Engines(settings, environment, self.ledger.now_ms)
+        slots = {name: upstream.slots for name, upstream in settings.upstreams.items()}
+        self.gate = Gate(self.ledger.balances, self.ledger.post, self.ledger.now_ms, slots, GateSettings(queue_length=settings.bounds.queue_length))
+        self.runs = Runs(self.ledger, settings.limits, in_flight=InFlight(), on_change=self._changed, fingerprints=self.engines.fingerprints)
+        self.services = Services(settings=settings, ledger=self.ledger, gate=self.gate, runs=self.runs, engines=self.engines, metrics=self.metrics)
+        self.data = DataListener(self.services, settings.data.listen)
+        told = self._told()
+        self.control = ControlListener(control_application(told), settings.control.socket)
+        self.metrics_listener = _metrics_listener(settings, told)
+        self.ledger.on_release(self.gate.wake)
+        self.ledger.on_commit(lambda seconds, _commands: self.metrics.commit.observe(seconds))
+        self.engines.on_fingerprint = self._fingerprint_changed
+
+    async def start(self) -> None:
+        """Raises ConfigurationError where a listener can't be had."""
+        await self.engines.start()
+        self.runs.start()
+        await self.control.start()
+        if self.metrics_listener is not None:
+            await self.metrics_listener.start()
+        await self.data.start()
+        gc.collect()
+        gc.freeze()  # what was built lives as long as the process: the collector need not look at it again
+
+    async def stop(self, grace_s: float) -> None:
+        """New calls and waiting ones are refused, running ones may end within `grace_s`, then they are cut; all is settled before the ledger closes."""
+        self.services.stopping.begun = True
+        self.gate.shutdown()
+        await _within(grace_s, self.runs.in_flight.drained())
+        self.runs.in_flight.cut_everything(Outcome.SHUTDOWN_CUT)
+        self.services.drains.cancel()
+        await _within(CUT_S, self.runs.in_flight.drained())
+        await self.data.stop_accepting()
+        await _within(CUT_S, self.gate.settled())
+        await self.services.background.finished(CUT_S)
+        await self.data.stop()
+        await self.control.stop()
+        if self.metrics_listener is not None:
+            await self.metrics_listener.stop()
+        await self.ledger.close()
+        await self.engines.close()
+
+    def _changed(self) -> None:
+        """A campaign, run or key has another state: waiting calls are asked again."""
+        self.gate.recheck()
+        for campaign in {view.campaign for view in self.gate.waiting()}:
+            self.gate.halted_changed(campaign)
+
+    def _fingerprint_changed(self, upstream: str) -> None:
+        for campaign in self.runs.campaigns():
+            fingerprint = self.engines.fingerprint(campaign.campaign, upstream, self.ledger.now_ms())
+            if campaign.serves and fingerprint is not None:
+                self.ledger.post(fingerprint).add_done_callback(lambda future: future.cancelled() or future.exception())
+
+    def _told(self) -> ControlServices:
+        return ControlServices(
+            runs=self.runs,
+            ledger=self.ledger,
+            reader=lambda: LedgerReader(self.settings.ledger.path),
+            policies=self.settings.policies,
+            check_policy=self.settings.check_policy,
+            gate_view=self._gate_view,
+            upstream_view=self._upstream_view,
+            not_ready=self._not_ready,
+            render_metrics=self._render_metrics,
+            data_address=lambda: self.data.address,
+            close_s=CLOSE_S,
+        )
+
+    def _gate_view(self) -> dict[str, object]:
+        waiting = self.gate.waiting()
+        return {"count": len(waiting), "calls": [_waiting_view(view) for view in waiting[:100]]}
+
+    def _upstream_view(self) -> list[dict[str, object]]:
+        return [
+            {
+                "upstream": name,
+                "engine": upstream.engine,
+                "models": sorted(upstream.models),
+                "slots": upstream.slots,
+                "busy": self.gate.busy(name),
+                "health": str(self.engines.health(name).state),
+                "reason": self.engines.health(name).reason,
+            }
+            for name, upstream in self.settings.upstreams.items()
+        ]
+
+    def _not_ready(self) -> list[str]:
+        return [*(["the gateway is shutting down"] if self.services.stopping.begun else []), *self.engines.not_ready()]
+
+    def _render_metrics(self) -> bytes:
+        self.metrics.waiting.set(len(self.gate.waiting()))
+        for name in self.settings.upstreams:
+            self.metrics.slots_busy.labels(name).set(self.gate.busy(name))
+        return self.metrics.render()
+
+
+def _waiting_view(view: object) -> dict[str, object]:
+    names = ("campaign", "run", "lane", "engine", "position", "waited_ms", "limit", "counting")
+    return {name: getattr(view, name) for name in names if hasattr(view, name)}
+
+
+def _metrics_listener(settings: Settings, told: ControlServices) -> MetricsListener | None:
+    if settings.control.metrics_listen is None:
+        return None
+    host, _, port = settings.control.metrics_listen.rpartition(":")
+    return MetricsListener(metrics_application(told), host.strip("[]"), int(port))
+
+
+async def _within(seconds: float, work: Awaitable[None]) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        pass
+
+
+async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
+    """Serves until SIGTERM or SIGINT. A second signal cuts at once."""
+    loop = asyncio.get_running_loop()
+    told, hurry = asyncio.Event(), asyncio.Event()
+
+    def stop() -> None:
+        (hurry if told.is_set() else told).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    gateway = Gateway(settings)
+    try:
+        await gateway.start()
+        ready = f"ready data={gateway.data.address} control=unix:{settings.control.socket}"
+        print(ready, flush=True)
+        log.info("serving", extra={"fields": {"data": gateway.data.address, "ledger": str(settings.ledger.path)}})
+        if on_ready is not None:
+            await on_ready(gateway)
+        await told.wait()
+        log.info("stopping", extra={"fields": {"in_flight": len(gateway.runs.in_flight), "seconds": settings.bounds.shutdown_seconds}})
+    finally:
+        stopping = loop.create_task(gateway.stop(settings.bounds.shutdown_seconds))
+        hurrying = loop.create_task(hurry.wait())
+        await asyncio.wait({stopping, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
+            gateway.runs.in_flight.cut_everything(Outcome.SHUTDOWN_CUT)
+        await stopping
+        hurrying.cancel()
+
+
+def serve(settings: Settings, on_ready: OnReady | None = None) -> None:
+    """The process. Returns when it was told to stop and everything is settled."""
+    set_up(os.environ.get("GATEWAY_LOG", "text" if sys.stderr.isatty() else "json"))
+    uvloop.run(run(settings, on_ready))

@@ -1,0 +1,120 @@
+"""The agent's side of one call: an answer that is opened as late as possible and ended exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from gateway.dialects.dialect import Reply
+from gateway.ids import new_call_id
+
+STALL_S = 120.0
+"""An agent that reads nothing for so long is taken for one that left: it would hold a slot of the engine."""
+WAITS_ABOVE_BYTES = 32 * 1024
+"""Below it (aiohttp's own mark is 64 kB) a write never waits."""
+
+
+class AgentGone(Exception):
+    """The agent closed its connection, or stopped reading."""
+
+
+class AgentSide:
+    """Until `opened`, an error can still be a plain HTTP answer."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self.call_id = call_id = new_call_id()
+        self._request = request
+        self._response: web.StreamResponse | None = None
+        self._status = 200
+        self.headers: dict[str, str] = {"x-request-id": call_id, "request-id": call_id}
+        self.first_write_at: float | None = None
+        self.first_content_at: float | None = None
+        self.last_byte_at: float | None = None
+        self.deaf = False
+        """A write failed: the agent is gone."""
+
+    @property
+    def opened(self) -> bool:
+        return self._response is not None
+
+    def prepare(self, status: int, headers: Mapping[str, str]) -> None:
+        """What the engine answered; goes out with the first event."""
+        self._status = status
+        self.headers |= headers
+
+    def saw_content(self) -> None:
+        if self.first_content_at is None:
+            self.first_content_at = time.monotonic()
+
+    async def write(self, data: bytes | bytearray) -> None:
+        """Opens the answer where it is not open. Raises AgentGone."""
+        if self.deaf:
+            raise AgentGone
+        try:
+            response = self._response
+            if response is None:
+                response = await self._open()
+            if self._backed_up(len(data)):
+                async with asyncio.timeout(STALL_S):
+                    await response.write(bytes(data))
+            else:
+                await response.write(bytes(data))
+        except TimeoutError:
+            self.deaf = True
+            self.abort()
+            raise AgentGone from None
+        except (ConnectionError, OSError):
+            self.deaf = True
+            raise AgentGone from None
+
+    async def _open(self) -> web.StreamResponse:
+        response = self._response = web.StreamResponse(status=self._status, headers=self.headers)
+        self.first_write_at = time.monotonic()
+        await response.prepare(self._request)
+        return response
+
+    def _backed_up(self, more: int) -> bool:
+        """A write could wait for the agent to read."""
+        transport = self._request.transport
+        return transport is None or transport.get_write_buffer_size() + more > WAITS_ABOVE_BYTES
+
+    async def end(self, data: bytes) -> web.StreamResponse:
+        """The last bytes; they go out in one write with the end of the body."""
+        if self._response is None:
+            return await self._whole(self._status, data)
+        if not self.deaf:
+            try:
+                async with asyncio.timeout(STALL_S):
+                    await self._response.write_eof(data)
+            except TimeoutError:
+                self.abort()
+            except (ConnectionError, OSError):
+                self.deaf = True
+        self.last_byte_at = time.monotonic()
+        return self._response
+
+    async def reply(self, reply: Reply, headers: Mapping[str, str] | None = None) -> web.StreamResponse:
+        """A whole answer of our own, in the place of one that was never opened."""
+        self.headers |= {"Content-Type": reply.content_type, **reply.headers, **(headers or {})}
+        return await self._whole(reply.status, reply.body)
+
+    def abort(self) -> None:
+        """Break the connection: an answer whose usage could not be written may not look finished."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    async def _whole(self, status: int, body: bytes) -> web.StreamResponse:
+        response = self._response = web.Response(status=status, body=body, headers=self.headers)
+        try:
+            async with asyncio.timeout(STALL_S):
+                await response.prepare(self._request)
+                await response.write_eof()
+        except TimeoutError:
+            self.abort()
+        except (ConnectionError, OSError):
+            self.deaf = True
+        self.last_byte_at = time.monotonic()
+        return response

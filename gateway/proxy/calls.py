@@ -1,0 +1,260 @@
+"""From a request to a call: identify, route, guard. Nothing is written and nothing is sent here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from aiohttp import web
+
+from gateway.accounting.decision import Demand
+from gateway.accounting.limit import CallCaps, Limit, Shortfall
+from gateway.accounting.wanting import make_demand
+from gateway.dialects import DIALECTS, FAMILIES
+from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts
+from gateway.engines.engine import Engine
+from gateway.errors import ClockUncertain, EngineFailure, LedgerUnavailable
+from gateway.policy.declaration import ModelPolicy, Policy
+from gateway.policy.resolve import call_caps, resolve_limits
+from gateway.proxy.body import BodyBounds, parse_body, read_body
+from gateway.proxy.identify import presented_key, session_headers
+from gateway.proxy.routing import plain_path
+from gateway.runs.keys import Identity
+from gateway.services import Services
+from gateway.tokenizers.tokenizer import CannotCount, Counter, PromptRejected
+from gateway.upstream.call import Refusal, Refused, Ticket
+from gateway.upstream.forward import Upstream
+
+BODY_READ_S = 60.0
+"""Longest that a body may take to arrive."""
+MODELS = "openai.models"
+
+
+class Unauthorized(Exception):
+    """No key, an unknown one, or two that differ."""
+
+
+class Undeclared(Exception):
+    """Not a declared API of this policy."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Call:
+    """One model request, checked, before it waits."""
+
+    call_id: str
+    identity: Identity
+    policy: Policy
+    model: ModelPolicy
+    dialect: Dialect
+    request: CallRequest
+    raw: bytes
+    upstream: Upstream
+    facts: ForwardFacts
+    counter: Counter
+    caps: CallCaps
+    context_tokens: int | None
+    bound_tokens: int
+    bound_exact: bool
+    arrived_at: float
+    """Monotonic seconds."""
+    session: Mapping[str, str] = field(default_factory=dict)
+    counted: int | None = None
+    """The exact prompt, once it was counted."""
+
+    @property
+    def engine(self) -> Engine:
+        return self.upstream.engine
+
+    @property
+    def path(self) -> str:
+        return self.engine.paths[self.dialect.name]
+
+    @property
+    def forwarded_headers(self) -> Mapping[str, str]:
+        """All that an engine learns of the agent's headers; the rest is ours."""
+        return {"Accept": "text/event-stream" if self.request.stream else "application/json"}
+
+    @property
+    def run_key(self) -> str:
+        return f"{self.identity.campaign.campaign}/{self.identity.run.run}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Who asks for what; the dialect is known even where the answer will be no."""
+
+    identity: Identity
+    api: str
+
+
+def find_route(request: web.BaseRequest, services: Services) -> Route:
+    """Raises Unauthorized, Undeclared."""
+    secret = presented_key(request.headers)
+    identity = services.runs.identify(secret) if secret is not None else None
+    if identity is None:
+        raise Unauthorized
+    path = plain_path(request.raw_path)
+    api = FAMILIES.get((request.method, path)) if path is not None else None
+    if api is None or api not in identity.campaign.policy.apis:
+        raise Undeclared
+    return Route(identity=identity, api=api)
+
+
+def check_open(services: Services, identity: Identity) -> None:
+    """Raises Refused: what is true whatever the body says."""
+    if services.stopping.begun:
+        raise Refused(Refusal(code="shutting_down", final=False))
+    if not identity.live:
+        raise Refused(Refusal(code="run_closed", final=True))
+    try:
+        services.ledger.admissible()
+    except ClockUncertain:
+        raise Refused(Refusal(code="clock", final=False)) from None
+    except LedgerUnavailable:
+        raise Refused(Refusal(code="ledger_unavailable", final=False)) from None
+
+
+async def read_call(request: web.BaseRequest, services: Services, route: Route, call_id: str) -> Call:
+    """Raises BodyRefused, BodyError, Refused."""
+    arrived_at = time.monotonic()
+    identity = route.identity
+    check_open(services, identity)
+    bounds = services.settings.bounds
+    limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=BODY_READ_S)
+    raw = await read_body(request, limits)
+    check_open(services, identity)  # reading took its time
+    dialect = DIALECTS[route.api]
+    asked = dialect.read_request(parse_body(raw, limits))
+    policy = identity.campaign.policy
+    upstream = _upstream_for(services, policy, identity.lane, asked.model)
+    model = policy.models[asked.model]
+    counter = services.engines.counter(upstream.name, asked.model, model.counter)
+    bound, exact = await _bound(counter, asked)
+    return Call(
+        call_id=call_id,
+        identity=identity,
+        policy=policy,
+        model=model,
+        dialect=dialect,
+        request=asked,
+        raw=raw,
+        upstream=upstream,
+        facts=_facts(services, upstream, dialect.name, asked.model),
+        counter=counter,
+        caps=call_caps(policy, identity.lane, asked.model),
+        context_tokens=_smaller(model.context_tokens, services.engines.context(upstream.name)),
+        bound_tokens=bound,
+        bound_exact=exact,
+        arrived_at=arrived_at,
+        session=session_headers(request.headers),
+    )
+
+
+def _upstream_for(services: Services, policy: Policy, lane: str, model: str) -> Upstream:
+    """The first that serves it. Raises BodyError for a model that this lane may not use."""
+    serving = services.settings.serving(model) if model in policy.models_of(lane) else ()
+    if not serving:
+        raise BodyError("model_not_found", "There is no such model here.", "model")
+    return services.engines.upstreams[serving[0]]
+
+
+def _facts(services: Services, upstream: Upstream, dialect: str, model: str) -> ForwardFacts:
+    engine = upstream.engine
+    return ForwardFacts(
+        model=services.settings.upstreams[upstream.name].models[model],
+        cap_name=engine.cap_names[dialect],
+        strip_fields=engine.strip_fields,
+        pin_fields=engine.pin_fields,
+        asks_usage=engine.asks_usage,
+        request_id_field=engine.request_id_field,
+    )
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return min((size for size in (one, other) if size is not None), default=None)
+
+
+async def _bound(counter: Counter, request: CallRequest) -> tuple[int, bool]:
+    try:
+        await counter.ready()
+        return counter.bound(request)
+    except CannotCount:
+        raise Refused(Refusal(code="engine_unavailable", final=False)) from None
+
+
+def ticket_of(call: Call, services: Services) -> Ticket:
+    """What the waiting place must know of this call."""
+    identity, admission = call.identity, call.policy.admission
+    names = {"campaign": identity.campaign.campaign, "run": identity.run.run, "lane": identity.lane, "model": call.request.model}
+
+    def resolve(now_ms: int) -> tuple[Limit, ...]:
+        return resolve_limits(call.policy, services.settings.limits, **names, now_ms=now_ms, origins=identity.campaign.origins)
+
+    return Ticket(
+        call_id=call.call_id,
+        campaign=names["campaign"],
+        run=names["run"],
+        lane=identity.lane,
+        engine=call.upstream.name,
+        resolve=resolve,
+        demand=lambda prompt, exact: _demand(call, prompt, exact),
+        bound_tokens=call.bound_tokens,
+        bound_exact=call.bound_exact,
+        count=(lambda: _count(call)) if call.counter.can_count else None,
+        check=lambda _now: None if identity.live else Refusal(code="run_closed", final=True),
+        check_prompt=lambda prompt, _exact: _impossible(call, prompt),
+        halted=lambda: identity.held,
+        clamp_after_ms=admission.clamp_after_seconds * 1000,
+        queue_ms=admission.queue_seconds * 1000,
+    )
+
+
+def _demand(call: Call, prompt_tokens: int, exact: bool) -> Demand:
+    request, admission = call.request, call.policy.admission
+    asked = request.asked_output
+    demand = make_demand(
+        prompt_tokens=prompt_tokens,
+        exact=exact,
+        can_count=call.counter.can_count,
+        multiple=request.choices * request.prompts,
+        asked=None if asked is None else max(asked, call.engine.minimum_output),
+        default=call.model.default_output_tokens,
+        caps=call.caps,
+        context_tokens=call.context_tokens,
+        over=admission.over,
+        min_output_tokens=admission.min_output_tokens,
+        enough_output_tokens=admission.enough_output_tokens,
+    )
+    if not exact and not call.counter.trusts_bound:  # a report stood above the bound: nothing is sent on a bound of this model any more
+        demand = replace(demand, bound_lowered_want=True)
+    return demand
+
+
+async def _count(call: Call) -> int:
+    try:
+        call.counted = await call.counter.count(call.request, call.run_key)
+    except PromptRejected as error:
+        raise BodyError("body_invalid", f"The model's template can't render this conversation: {error}", "messages") from None
+    except (CannotCount, EngineFailure):
+        raise Refused(Refusal(code="engine_unavailable", final=False)) from None
+    return call.counted
+
+
+def _impossible(call: Call, prompt_tokens: int) -> Refusal | None:
+    """What this one call can never have, whatever others do."""
+    cap = call.caps.prompt_tokens
+    if cap is not None and prompt_tokens > cap:
+        shortfall = Shortfall(name=call.caps.prompt_limit, ceiling=cap, settled=0, reserved=0, asked=prompt_tokens)
+        code = "prompt_above_cap" if call.policy.admission.over_prompt == "stop" else "context_overflow"
+        return Refusal(code=code, final=True, shortfall=shortfall)
+    context = call.context_tokens
+    if context is not None and prompt_tokens >= context:
+        return Refusal(code="context_overflow", final=True, shortfall=Shortfall(name="context", ceiling=context, settled=0, reserved=0, asked=prompt_tokens))
+    return None
+
+
+def declared_models(services: Services, identity: Identity) -> list[str]:
+    """What the key's lane may use and an upstream serves."""
+    return [name for name in identity.campaign.policy.models_of(identity.lane) if services.settings.serving(name)]

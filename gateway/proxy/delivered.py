@@ -1,0 +1,23 @@
+"""Our own count of what an agent was given, for answers whose end the engine did not report."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.accounting.settling import OwnCount
+from gateway.proxy.calls import Call
+from gateway.services import Services
+from gateway.tokenizers.tokenizer import CannotCount
+
+COUNT_S = 2.0
+"""How long the model's own counter may take; then a shipped vocabulary counts: a settlement must not hang on an engine that died."""
+
+
+async def count_delivered(call: Call, services: Services, text: str) -> OwnCount:
+    """By the model's counter, else by o200k."""
+    try:
+        async with asyncio.timeout(COUNT_S):
+            return OwnCount(output_tokens=await call.counter.count_text(text), counted_by=call.counter.name)
+    except (CannotCount, TimeoutError):
+        tokenizer = services.engines.fallback
+        return OwnCount(output_tokens=await tokenizer.count([text]), counted_by=tokenizer.name)

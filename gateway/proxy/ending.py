@@ -1,0 +1,74 @@
+"""What the agent gets after the settlement: the held end of its answer, or what says truly why there is none."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from gateway.accounting.settling import How
+from gateway.accounting.usage import ErrorClass, Outcome
+from gateway.dialects.dialect import Reply, Wording
+from gateway.proxy.agent_side import AgentSide
+from gateway.proxy.calls import Call
+from gateway.proxy.cleaning import clean
+from gateway.proxy.refusing import ENGINE_DIED, ENGINE_ERROR, UPSTREAM_AUTH, cut_wording, engine_wording
+from gateway.proxy.reservation import Reservation
+
+
+async def end_answer(call: Call, reservation: Reservation, agent: AgentSide) -> web.StreamResponse:
+    if reservation.not_delivered:
+        agent.abort()
+        return await agent.end(b"")
+    ending = reservation.ending
+    if ending.how is How.CUT and ending.cut is Outcome.CAP_CUT:
+        return await _length_end(call, reservation, agent)
+    if ending.how is How.CUT and ending.cut is not None:
+        return await _error_end(call, agent, cut_wording(ending.cut))
+    if reservation.failure is not None and (reservation.relay is None or not reservation.relay.terminal):
+        if agent.opened and reservation.meter is not None and not reservation.meter.streams:
+            agent.abort()  # part of a body too large to hold is out: only a broken connection tells the truth
+        return await _error_end(call, agent, engine_wording(reservation.failure))
+    return await _engine_end(call, reservation, agent)
+
+
+async def _length_end(call: Call, reservation: Reservation, agent: AgentSide) -> web.StreamResponse:
+    assert reservation.meter is not None and reservation.terms is not None
+    reading = reservation.meter.reading(reservation.status, truncated=True)
+    return await agent.end(call.dialect.length_end(reading, call.request, reservation.terms.usage))
+
+
+async def _error_end(call: Call, agent: AgentSide, wording: Wording) -> web.StreamResponse:
+    if agent.opened:
+        return await agent.end(call.dialect.error_event(wording))
+    status = call.policy.agent.refusal_status.get(call.dialect.name)
+    reply = call.dialect.reply(wording)
+    if status is not None and wording.code in ("run_closed", "run_budget_reached"):
+        reply = Reply(status, reply.body, reply.headers, reply.content_type)
+    return await agent.reply(reply)
+
+
+async def _engine_end(call: Call, reservation: Reservation, agent: AgentSide) -> web.StreamResponse:
+    """The engine ended its answer itself, well or not."""
+    meter, relay = reservation.meter, reservation.relay
+    assert meter is not None and relay is not None
+    reading = meter.reading(reservation.status, truncated=reservation.failure is not None)
+    held = relay.rest(reading.completed)
+    if reservation.status in (401, 403):
+        return await _error_end(call, agent, UPSTREAM_AUTH)
+    if not 200 <= reservation.status < 300:
+        return await agent.end(clean(held))
+    if meter.streams and reading.error_class in (ErrorClass.TRUNCATED, ErrorClass.EMPTY_STREAM):
+        return await _error_end(call, agent, ENGINE_DIED)
+    if reading.error_class is not None and not agent.opened:
+        return await _plain_error(call, agent, held, reading.error_code)
+    return await agent.end(clean(held) if reading.error_class is not None else held)
+
+
+async def _plain_error(call: Call, agent: AgentSide, held: bytes, code: int | None) -> web.StreamResponse:
+    """An error as the first event, or as the body, of a 200: a plain answer with its code, 502 where it has none."""
+    wording = ENGINE_ERROR
+    status = code if code is not None and 400 <= code <= 599 else 502
+    reply = call.dialect.reply(wording)
+    body = clean(held)
+    text = body.strip().removeprefix(b"data:").partition(b"\n")[0].strip()
+    whole = text if text.startswith(b"{") and text.endswith(b"}") else reply.body
+    return await agent.reply(Reply(status, whole, reply.headers))

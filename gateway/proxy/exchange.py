@@ -1,0 +1,52 @@
+"""The whole walk of a call, wire in to settled. Start reading here.
+
+What is refused on the way is raised as a value and answered in one place, `answer`; how an engine failed is no exception of ours but how the call ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from gateway.dialects.openai_replies import models_reply
+from gateway.proxy.agent_side import AgentSide
+from gateway.proxy.calls import MODELS, Call, Route, Unauthorized, Undeclared, check_open, declared_models, find_route, read_call
+from gateway.proxy.ending import end_answer
+from gateway.proxy.refused import REFUSALS, refuse
+from gateway.proxy.reservation import Reservation, admitted
+from gateway.services import Services
+
+
+async def exchange(request: web.BaseRequest, route: Route, services: Services, agent: AgentSide) -> web.StreamResponse:
+    call = await read_call(request, services, route, agent.call_id)  # identify, route, guard; nothing written
+    async with admitted(call, services) as reservation:  # waits holding nothing; slot + all limits in one step ... settled, durable
+        await carry(call, reservation, agent)
+    return await end_answer(call, reservation, agent)  # now the agent may know that it has ended
+
+
+async def carry(call: Call, reservation: Reservation, agent: AgentSide) -> None:
+    """The engine's side. A call that does not stream, on an engine that would not stop, goes on without the agent that left it."""
+    work = reservation.forward_and_relay(agent)
+    if call.request.stream or call.engine.cancels_whole:
+        await reservation.attached(work)
+    else:
+        await reservation.detached(work)
+
+
+async def answer(request: web.BaseRequest, services: Services) -> web.StreamResponse:
+    """Every request of the data listener. Raises nothing but cancellation."""
+    agent = AgentSide(request)
+    route: Route | None = None
+    try:
+        route = find_route(request, services)
+        if route.api == MODELS:
+            check_open(services, route.identity)
+            return await agent.reply(models_reply(declared_models(services, route.identity)))
+        return await exchange(request, route, services, agent)
+    except (*REFUSALS, Unauthorized, Undeclared) as error:
+        return await refuse(error, route, services, agent)
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:
+        return await refuse(error, route, services, agent)

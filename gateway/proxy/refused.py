@@ -1,0 +1,103 @@
+"""The one place that answers what was not admitted: on record, in the metrics, and to the agent in its own dialect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from gateway.accounting.commands import Refuse
+from gateway.accounting.limit import Shortfall
+from gateway.dialects import DIALECTS
+from gateway.dialects.dialect import BodyError, Reply, ReplyKind, Wording
+from gateway.dialects.openai_replies import reply as openai_reply
+from gateway.logs import log
+from gateway.proxy.agent_side import AgentSide
+from gateway.proxy.body import BodyRefused
+from gateway.proxy.calls import Route, Unauthorized, Undeclared
+from gateway.proxy.refusing import UNAUTHORIZED, UNDECLARED, guard_wording, refusal_wording
+from gateway.services import Services
+from gateway.upstream.call import Refusal, Refused
+
+REFUSALS = (Refused, BodyError, BodyRefused)
+INTERNAL = Wording(kind=ReplyKind.UNAVAILABLE, code="internal_error", message="The gateway failed on this call; nothing more is known.", status=500)
+
+
+async def refuse(error: Exception, route: Route | None, services: Services, agent: AgentSide) -> web.StreamResponse:
+    match error:
+        case Unauthorized():
+            services.metrics.unauthorized.inc()
+            return await agent.reply(openai_reply(UNAUTHORIZED))
+        case Undeclared():
+            services.metrics.undeclared.inc()
+            return await agent.reply(openai_reply(UNDECLARED))
+        case Refused():
+            refusal = error.refusal
+        case BodyError() | BodyRefused():
+            refusal = Refusal(code=error.code, final=True, field_name=getattr(error, "field_name", ""))
+        case _:
+            log.error("a call failed inside the gateway", exc_info=error)
+            return await agent.reply(openai_reply(INTERNAL))
+    assert route is not None, "only a request with a route is refused by name"
+    services.metrics.refusals.labels(refusal.code).inc()
+    if refusal.shortfall is not None and refusal.final:
+        services.metrics.limit_refusals.labels(refusal.shortfall.name).inc()
+    _record(refusal, route, services, agent)
+    tell = route.identity.campaign.policy.agent.tell_agent
+    return await agent.reply(_worded(error, refusal, route), _limit_headers(refusal, tell))
+
+
+def _worded(error: Exception, refusal: Refusal, route: Route) -> Reply:
+    status = route.identity.campaign.policy.agent.refusal_status.get(route.api)
+    wording = guard_wording(error) if isinstance(error, BodyError | BodyRefused) else refusal_wording(refusal, status)
+    dialect = DIALECTS.get(route.api)
+    return dialect.reply(wording) if dialect is not None else openai_reply(wording)
+
+
+def _record(refusal: Refusal, route: Route, services: Services, agent: AgentSide) -> None:
+    """On record while the run is open; afterwards refusals are metrics and log lines only. Nobody waits for it: a refusal holds nothing."""
+    identity = route.identity
+    if not identity.live or refusal.code == "ledger_unavailable":
+        log.info("refused", extra={"fields": {"call": agent.call_id, "run": f"{identity.campaign.campaign}/{identity.run.run}", "code": refusal.code}})
+        return
+    posted = services.ledger.post(
+        Refuse(
+            call_id=agent.call_id,
+            at_ms=services.ledger.now_ms(),
+            campaign=identity.campaign.campaign,
+            run=identity.run.run,
+            lane=identity.lane,
+            model="",
+            code=refusal.code,
+            final=refusal.final,
+            limit=refusal.shortfall,
+            waited_ms=refusal.waited_ms,
+            field_name=refusal.field_name,
+        )
+    )
+    posted.add_done_callback(lambda future: future.cancelled() or future.exception())
+
+
+def _limit_headers(refusal: Refusal, tell: bool) -> Mapping[str, str]:
+    headers = {}
+    if refusal.waited_ms:
+        headers["x-gateway-waited-ms"] = str(refusal.waited_ms)
+    shortfall = refusal.shortfall
+    if shortfall is not None:
+        headers["x-gateway-limit"] = shortfall.name
+        if tell:
+            headers |= limit_numbers(shortfall)
+    return headers
+
+
+def limit_numbers(shortfall: Shortfall) -> Mapping[str, str]:
+    numbers = {
+        "x-gateway-ceiling": str(shortfall.ceiling),
+        "x-gateway-settled": str(shortfall.settled),
+        "x-gateway-reserved": str(shortfall.reserved),
+        "x-gateway-asked": str(shortfall.asked),
+    }
+    if shortfall.resets_at_ms is not None:
+        numbers["x-gateway-resets-at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(shortfall.resets_at_ms / 1000))
+    return numbers

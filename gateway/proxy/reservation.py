@@ -1,0 +1,189 @@
+"""From admission to settlement. A reservation always closes, before the agent can know that its answer has ended.
+
+Void only on evidence that nothing was sent; else settled by its meter, whatever happened. Its end is shielded from cancellation: an agent that leaves, even
+twice, takes nothing with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+
+from gateway.accounting.settling import ENDED, Ending, How, Terms
+from gateway.accounting.usage import Outcome
+from gateway.errors import EngineFailure
+from gateway.metering.framing import BadAnswer
+from gateway.metering.meter import Meter, meter_of
+from gateway.proxy.agent_side import AgentGone, AgentSide
+from gateway.proxy.calls import Call, ticket_of
+from gateway.proxy.delivered import count_delivered
+from gateway.proxy.relay import CapIgnored, CeilingWatch, Relay
+from gateway.proxy.reserving import Reserving, answer_headers
+from gateway.proxy.settlement import drained_too_long, settle
+from gateway.runs.in_flight import Handle
+from gateway.services import Services
+from gateway.upstream.answer import Answer
+from gateway.upstream.call import Admission
+from gateway.upstream.forward import RELAYED_HEADERS
+
+
+class Reservation:
+    """What is held, how the call is going, and in the end its terms."""
+
+    def __init__(self, call: Call, services: Services, admission: Admission, sent: bytes, handle: Handle) -> None:
+        self.call = call
+        self.services = services
+        self.admission = admission
+        self.sent = sent
+        self.handle = handle
+        self.admitted_at = time.monotonic()
+        self.status = 0
+        self.meter: Meter | None = None
+        self.relay: Relay | None = None
+        self.ending: Ending = ENDED
+        self.failure: EngineFailure | None = None
+        self.answer: Answer | None = None
+        self.sent_at = self.engine_done_at = self.admitted_at
+        self.terms: Terms | None = None
+        """None until it is settled; also where nothing was sent (void)."""
+        self.not_delivered = False
+        """The settlement could not be written: the answer may not look finished."""
+        self._unfinished: asyncio.Task[None] | None = None
+
+    async def forward_and_relay(self, agent: AgentSide) -> None:
+        """Sends the call and passes its answer on. Raises EngineFailure, BadAnswer, CapIgnored, AgentGone."""
+        call = self.call
+        self.sent_at = time.monotonic()
+        try:
+            async with call.upstream.send(call.path, self.sent, call.forwarded_headers, call.call_id) as answer:
+                await self._answered(answer, agent).carry(answer)
+        finally:
+            self.engine_done_at = time.monotonic()
+
+    def _answered(self, answer: Answer, agent: AgentSide) -> Relay:
+        call, bounds = self.call, self.services.settings.bounds
+        self.answer, self.status = answer, answer.status
+        self.meter = meter_of(
+            call.dialect.reader(call.request, call.engine.kind),
+            status=answer.status,
+            content_type=answer.content_type,
+            content_encoding=answer.content_encoding,
+            max_event_bytes=bounds.max_event_bytes,
+            max_response_bytes=bounds.max_response_bytes,
+        )
+        relayed = {name: value for name, value in answer.headers.items() if name.lower() in RELAYED_HEADERS}
+        agent.prepare(answer.status, {**relayed, **answer_headers(call, self.admission, self.services)})
+        self.relay = Relay(self.meter, agent, CeilingWatch(self.admission.output, self.meter, self._count))
+        return self.relay
+
+    async def _count(self, text: str) -> int:
+        return (await count_delivered(self.call, self.services, text)).output_tokens
+
+    async def attached(self, work: Coroutine[None, None, None]) -> None:
+        """The agent waits for it: when it leaves, or the gateway cuts, the engine is left at once. Never raises but cancellation."""
+        task = asyncio.current_task()
+        assert task is not None
+        watching = [True]
+
+        def cancel(_outcome: Outcome) -> None:
+            if watching[0]:
+                task.cancel()
+
+        self.handle.on_cut(cancel)
+        try:
+            await work
+        except asyncio.CancelledError:
+            if self.handle.cut is None or task.uncancel() > 0:
+                self._left()
+                raise
+            if not self._has_its_end():
+                self.ending = Ending(how=How.CUT, cut=self.handle.cut)
+        except AgentGone:
+            self._left()
+        except (EngineFailure, BadAnswer, CapIgnored) as error:
+            self._failed(error)
+        finally:
+            watching[0] = False
+            work.close()
+
+    async def detached(self, work: Coroutine[None, None, None]) -> None:
+        """The engine would not stop for an agent that leaves, so its answer is read to the end all the same: then it is known what the call used."""
+        task = self._unfinished = asyncio.get_running_loop().create_task(work)
+        cut = asyncio.get_running_loop().create_future()
+        self.handle.on_cut(lambda outcome: None if cut.done() else cut.set_result(outcome))
+        try:
+            await asyncio.wait({task, cut}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._left()
+            raise
+        if not task.done():
+            self.ending = Ending(how=How.CUT, cut=cut.result())
+            return
+        self._unfinished = None
+        self._ended_with(task)
+
+    def _ended_with(self, task: asyncio.Task[None]) -> None:
+        error = task.exception()
+        if isinstance(error, AgentGone):
+            self._left()
+        elif isinstance(error, EngineFailure | BadAnswer | CapIgnored):
+            self._failed(error)
+        elif error is not None:
+            raise error
+
+    def _left(self) -> None:
+        """After the terminal event it had, or will find, a complete answer."""
+        if not self._has_its_end():
+            self.ending = Ending(how=How.CLIENT_LEFT)
+
+    def _has_its_end(self) -> bool:
+        return self.relay is not None and self.relay.terminal
+
+    def _failed(self, error: EngineFailure | BadAnswer | CapIgnored) -> None:
+        if isinstance(error, CapIgnored):
+            self.ending = Ending(how=How.CUT, cut=Outcome.CAP_CUT)
+            return
+        self.failure = error if isinstance(error, EngineFailure) else EngineFailure("died", "", str(error))
+        if not self._has_its_end():
+            self.ending = Ending(how=How.FAILED, failure=self.failure.kind)
+
+    async def close(self) -> None:
+        """Settled, durably, when this returns; or handed to the background, where the engine is still at work for nobody."""
+        if self._unfinished is not None:
+            self.services.drains.spawn(self._drain(self._unfinished))
+            return
+        await asyncio.shield(self.services.background.spawn(settle(self)))
+
+    async def _drain(self, work: asyncio.Task[None]) -> None:
+        try:
+            async with asyncio.timeout(self.services.settings.bounds.drain_seconds):
+                await asyncio.wait({work})
+        except (TimeoutError, asyncio.CancelledError):
+            work.cancel()
+            await asyncio.wait({work})
+        if work.cancelled():
+            await drained_too_long(self)
+        elif work.exception() is None:
+            self.ending = Ending(how=self.ending.how, cut=self.ending.cut, drained=True)
+        await asyncio.shield(self.services.background.spawn(settle(self)))
+
+
+@asynccontextmanager
+async def admitted(call: Call, services: Services) -> AsyncIterator[Reservation]:
+    """Waits for slot and room. Raises Refused; cancelled while it waits, nothing happened."""
+    identity = call.identity
+    handle = services.runs.in_flight.enter(call.call_id, identity.campaign.campaign, identity.run.run, identity.key_id)
+    reserving = Reserving(call, services)
+    try:
+        admission = await services.gate.admit(ticket_of(call, services), reserving.command)
+    except BaseException:
+        handle.end()
+        raise
+    reservation = Reservation(call, services, admission, reserving.sent, handle)
+    services.metrics.in_flight.inc()
+    try:
+        yield reservation
+    finally:
+        await reservation.close()

@@ -1,0 +1,60 @@
+"""What a handler can reach: everything that `app.py` built, in one frozen value."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+
+from gateway.ledger.ledger import Ledger
+from gateway.metrics import Metrics
+from gateway.runs.runs import Runs
+from gateway.settings.settings import Settings
+from gateway.upstream.engines import Engines
+from gateway.upstream.gate import Gate
+
+
+@dataclass(slots=True)
+class Stopping:
+    """Set once, when the process was told to stop: from then on new calls are refused as `shutting_down`."""
+
+    begun: bool = False
+
+
+class Background:
+    """Work that goes on though the request that began it is over. Tasks are held here, so that none is lost."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Ends what waits for engines; what writes is shielded and goes on."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    async def finished(self, seconds: float) -> bool:
+        """Wait for all of it, at most so long."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=seconds)
+        return not self._tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    settings: Settings
+    ledger: Ledger
+    gate: Gate
+    runs: Runs
+    engines: Engines
+    metrics: Metrics
+    background: Background = field(default_factory=Background)
+    """Settlements and their repetition: never cancelled."""
+    drains: Background = field(default_factory=Background)
+    """Answers that are read to their end for nobody: cancelled when the process stops."""
+    stopping: Stopping = field(default_factory=Stopping)
