@@ -13,6 +13,7 @@ Rule: pure, and no format knows of another; what several share stands in modules
 * guard.py: what no body may hold unless the policy allows it
 * body_fields.py: reading a body's fields by type
 * body_record.py: what stands on record of a body
+* field_spans.py: where each top-level field of a body stands in its bytes
 * json_text.py: JSON as servers really write it
 * retry_words.py: words that a final refusal must not hold
 """

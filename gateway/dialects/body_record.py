@@ -1,70 +1,30 @@
 """What stands on record of a body: its settings as JSON text, and of every other field its size and digest. No content.
 
-Made from the bytes as received: one pass finds where each top-level field begins and ends, nothing is written out again.
+Made from the bytes as received: nothing of size is written out again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
+from gateway.dialects.field_spans import field_spans
 from gateway.dialects.json_text import compact, size
 
 SETTING_BYTES_MAX: Final = 4_096
 """A setting that is longer stands as a digest, as other fields do."""
 TOOLS_NAMED_MAX: Final = 256
-_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},:]', re.DOTALL)
-_OPENS: Final = b"[{"
-
-
-def field_spans(raw: bytes) -> dict[str, tuple[int, int]]:
-    """Where the value of each top-level field stands. `raw` has been parsed before: it is one whole object."""
-    spans: dict[str, tuple[int, int]] = {}
-    depth = 0
-    name: str | None = None
-    begin = 0
-    for token in _TOKEN.finditer(raw):
-        first = raw[token.start()]
-        if depth > 1:
-            if first in _OPENS:
-                depth += 1
-            elif first in b"]}":
-                depth -= 1
-            continue
-        if first in _OPENS:
-            depth += 1
-        elif first in b",}":
-            if name is not None:
-                spans[name] = _trimmed(raw, begin, token.start())
-                name = None
-        elif first == 0x22 and name is None:
-            name = json.loads(token[0])
-            begin = 0
-        elif first == 0x3A and begin == 0:
-            begin = token.end()
-        elif first == 0x5D:
-            depth -= 1
-    return spans
-
-
-def _trimmed(raw: bytes, begin: int, end: int) -> tuple[int, int]:
-    while raw[begin] in b" \t\r\n":
-        begin += 1
-    while raw[end - 1] in b" \t\r\n":
-        end -= 1
-    return begin, end
 
 
 def body_record(raw: bytes, body: Mapping[str, Any], settings: Collection[str], tool_names: Sequence[str]) -> dict[str, object]:
     """Details of a reservation. `body` is what `raw` holds."""
     asked: dict[str, object] = {}
     fields: dict[str, object] = {}
-    for name, (begin, end) in field_spans(raw).items():
+    for name, (begin, end) in field_spans(raw, body).items():
         key = ascii_name(name)
         value = raw[begin:end]
         if name in settings and len(value) <= SETTING_BYTES_MAX:
@@ -131,12 +91,12 @@ def canonical_sha256(body: Mapping[str, Any]) -> str | None:
 def _plain_numbers(value: object) -> object:
     """Copies only what holds a number with a point. Raises ValueError where plain writing and canonical writing differ."""
     if isinstance(value, float):
-        if value.is_integer() and abs(value) <= 2**53:
+        if value.is_integer() and abs(value) < 2**53:
             return int(value)
-        if not 1e-6 <= abs(value) < 1e21:
+        if value.is_integer() or abs(value) < 1e-4:
             raise ValueError("not plain")
         return value
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**53:
         raise ValueError("not exact")
     if isinstance(value, dict):
         if not all(name.isascii() or max(name) < "\ud800" for name in value):

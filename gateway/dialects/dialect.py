@@ -64,7 +64,10 @@ class ForwardFacts:
 
 
 class BodyError(Exception):
-    """The body can't be admitted. `code` is `not_allowed`, `model_not_found` or `body_invalid`; `field_name` the field at fault; `allow_key` the policy key that would allow it."""
+    """The body can't be admitted. `code` is `not_allowed`, `model_not_found` or `body_invalid`.
+
+    `field_name`: the field at fault; `allow_key`: the policy key that would allow it.
+    """
 
     def __init__(self, code: str, message: str, field_name: str = "", allow_key: str = "") -> None:
         super().__init__(message)

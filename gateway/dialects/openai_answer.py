@@ -62,7 +62,9 @@ class Delivered:
             return True
         if isinstance(content, list):
             parts = [text for part in content if isinstance(part, dict) and isinstance(text := part.get("text"), str) and text]
-            return any([self._text(index, text) for text in parts])
+            for text in parts:
+                self._text(index, text)
+            return bool(parts)
         return False
 
     def _rest(self, index: int, part: Mapping[str, Any]) -> bool:

@@ -19,7 +19,8 @@ from gateway.dialects.openai_chunks import ChunkReader
 from gateway.dialects.openai_replies import DONE, data_event, error_event, reply
 
 CAPS: Final = (
-    "max_completion_tokens", "max_tokens", "n_predict", "max_output_tokens", "max_new_tokens", "max_length", "max_gen_len", "num_predict", "max_tokens_to_sample"
+    "max_completion_tokens", "max_tokens", "n_predict", "max_output_tokens", "max_new_tokens", "max_length", "max_gen_len", "num_predict",
+    "max_tokens_to_sample",
 )  # fmt: skip
 MINIMA: Final = ("min_tokens", "min_new_tokens", "min_completion_tokens", "min_length")
 BUDGETS: Final = ("thinking_token_budget", "thinking_budget_tokens", "reasoning_budget_tokens", "thinking_budget", "reasoning_budget", "reasoning_tokens")
@@ -31,9 +32,10 @@ SETTINGS: Final = frozenset(
         "presence_penalty", "frequency_penalty", "repetition_penalty", "repeat_penalty", "repeat_last_n", "length_penalty", "no_repeat_ngram_size",
         "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers", "xtc_probability", "xtc_threshold",
         "mirostat", "mirostat_mode", "mirostat_tau", "mirostat_eta", "dynatemp_range", "dynatemp_exponent", "smoothing_factor", "samplers", "penalize_nl",
-        "logprobs", "top_logprobs", "n_probs", "post_sampling_probs", "logit_bias", "min_keep", "n_keep", "n_discard", "n_indent", "ignore_eos", "ban_eos_token",
+        "logprobs", "top_logprobs", "n_probs", "post_sampling_probs", "logit_bias", "min_keep", "n_keep", "n_discard", "n_indent", "ignore_eos",
+        "ban_eos_token",
         "stop_token_ids", "include_stop_str_in_output", "skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim", "stop_regex", "bad_words",
-        "tool_choice", "parallel_tool_calls", "parallel_function_calls", "function_call", "parse_tool_calls", "response_format_type", "modalities",
+        "tool_choice", "parallel_tool_calls", "parallel_function_calls", "function_call", "parse_tool_calls", "modalities",
         "reasoning_effort", "reasoning", "reasoning_format", "thinking", "enable_thinking", "include_reasoning", "separate_reasoning", "stream_reasoning",
         "thinking_forced_open", "chat_template_kwargs", "add_generation_prompt", "continue_final_message", "continue_assistant_turn", "add_special_tokens",
         "verbosity", "service_tier", "store", "cache_prompt", "n_cache_reuse", "timings_per_token", "return_progress", "return_tokens", "return_token_ids",
@@ -42,7 +44,9 @@ SETTINGS: Final = frozenset(
     }
 )  # fmt: skip
 _RENDERED_FIELDS: Final = ("response_format", "json_schema", "grammar", "documents", "chat_template_kwargs", "structured_outputs", "guided_json", "prefill")
-_KNOWN_PARTS: Final = frozenset({"image_url", "input_image", "input_audio", "audio_url", "video_url", "input_video", "image", "audio", "video", "file", "input_file"})
+_KNOWN_PARTS: Final = frozenset(
+    {"image_url", "input_image", "input_audio", "audio_url", "video_url", "input_video", "image", "audio", "video", "file", "input_file"}
+)
 _PICTURES: Final = frozenset({"image_url", "input_image", "image", "video_url", "input_video", "video"})
 
 

@@ -86,7 +86,7 @@ def read_usage(usage: Mapping[str, Any], note: Note) -> Report | None:
 
 
 def read_timings(timings: Mapping[str, Any], note: Note) -> Report | None:
-    """llama.cpp: `prompt_n` leaves the cached part out; drafted tokens are no output. Old builds do not tell the cached part: then the input is a lower bound."""
+    """llama.cpp: `prompt_n` leaves the cached part out; drafts are no output. Old builds don't tell the cached part: then the input is a lower bound."""
     try:
         read = _number(timings.get("prompt_n"), "prompt_n")
         output = _number(timings.get("predicted_n"), "predicted_n")
