@@ -11,6 +11,7 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * calls.py: from a request to a call that is checked, and the ticket with which it waits
 * reserving.py: the reservation's command, and the body that is sent
 * reservation.py: from admission to settlement; what closes always
+* under_way.py: the state of one admitted call
 * relay.py: the answer on its way, and what is held back
 * agent_side.py: the agent's side of an answer
 * settlement.py: the entry that closes a call

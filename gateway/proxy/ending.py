@@ -11,10 +11,10 @@ from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.calls import Call
 from gateway.proxy.cleaning import clean
 from gateway.proxy.refusing import ENGINE_DIED, ENGINE_ERROR, UPSTREAM_AUTH, cut_wording, engine_wording
-from gateway.proxy.reservation import Reservation
+from gateway.proxy.under_way import UnderWay
 
 
-async def end_answer(call: Call, reservation: Reservation, agent: AgentSide) -> web.StreamResponse:
+async def end_answer(call: Call, reservation: UnderWay, agent: AgentSide) -> web.StreamResponse:
     if reservation.not_delivered:
         agent.abort()
         return await agent.end(b"")
@@ -30,7 +30,7 @@ async def end_answer(call: Call, reservation: Reservation, agent: AgentSide) -> 
     return await _engine_end(call, reservation, agent)
 
 
-async def _length_end(call: Call, reservation: Reservation, agent: AgentSide) -> web.StreamResponse:
+async def _length_end(call: Call, reservation: UnderWay, agent: AgentSide) -> web.StreamResponse:
     assert reservation.meter is not None and reservation.terms is not None
     reading = reservation.meter.reading(reservation.status, truncated=True)
     return await agent.end(call.dialect.length_end(reading, call.request, reservation.terms.usage))
@@ -46,7 +46,7 @@ async def _error_end(call: Call, agent: AgentSide, wording: Wording) -> web.Stre
     return await agent.reply(reply)
 
 
-async def _engine_end(call: Call, reservation: Reservation, agent: AgentSide) -> web.StreamResponse:
+async def _engine_end(call: Call, reservation: UnderWay, agent: AgentSide) -> web.StreamResponse:
     """The engine ended its answer itself, well or not."""
     meter, relay = reservation.meter, reservation.relay
     assert meter is not None and relay is not None

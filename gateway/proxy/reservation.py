@@ -11,17 +11,18 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
-from gateway.accounting.settling import ENDED, Ending, How, Terms
+from gateway.accounting.settling import Ending, How
 from gateway.accounting.usage import Outcome
 from gateway.errors import EngineFailure
 from gateway.metering.framing import BadAnswer
-from gateway.metering.meter import Meter, meter_of
+from gateway.metering.meter import meter_of
 from gateway.proxy.agent_side import AgentGone, AgentSide
 from gateway.proxy.calls import Call, ticket_of
 from gateway.proxy.delivered import count_delivered
 from gateway.proxy.relay import CapIgnored, CeilingWatch, Relay
 from gateway.proxy.reserving import Reserving, answer_headers
 from gateway.proxy.settlement import drained_too_long, settle
+from gateway.proxy.under_way import UnderWay
 from gateway.runs.in_flight import Handle
 from gateway.services import Services
 from gateway.upstream.answer import Answer
@@ -29,27 +30,11 @@ from gateway.upstream.call import Admission
 from gateway.upstream.forward import RELAYED_HEADERS
 
 
-class Reservation:
-    """What is held, how the call is going, and in the end its terms."""
+class Reservation(UnderWay):
+    """Sends the call, and sees to it that it closes."""
 
     def __init__(self, call: Call, services: Services, admission: Admission, sent: bytes, handle: Handle) -> None:
-        self.call = call
-        self.services = services
-        self.admission = admission
-        self.sent = sent
-        self.handle = handle
-        self.admitted_at = time.monotonic()
-        self.status = 0
-        self.meter: Meter | None = None
-        self.relay: Relay | None = None
-        self.ending: Ending = ENDED
-        self.failure: EngineFailure | None = None
-        self.answer: Answer | None = None
-        self.sent_at = self.engine_done_at = self.admitted_at
-        self.terms: Terms | None = None
-        """None until it is settled; also where nothing was sent (void)."""
-        self.not_delivered = False
-        """The settlement could not be written: the answer may not look finished."""
+        super().__init__(call, services, admission, sent, handle)
         self._unfinished: asyncio.Task[None] | None = None
 
     async def forward_and_relay(self, agent: AgentSide) -> None:

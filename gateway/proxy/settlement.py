@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gateway.accounting.commands import Event, Settle, Void
 from gateway.accounting.settling import ChargeRules, Held, Terms, needs_own_count, settle_terms
@@ -13,9 +12,7 @@ from gateway.accounting.usage import UNKNOWN_USAGE, MeterSource, Outcome, Readin
 from gateway.errors import CommandRejected, LedgerUnavailable
 from gateway.logs import log
 from gateway.proxy.delivered import count_delivered
-
-if TYPE_CHECKING:
-    from gateway.proxy.reservation import Reservation
+from gateway.proxy.under_way import UnderWay
 
 RETRY_FIRST_S = 0.2
 RETRY_LONGEST_S = 5.0
@@ -24,7 +21,7 @@ IDS_MAX = 64
 ID_CHARACTERS_MAX = 200
 
 
-async def settle(reservation: Reservation) -> None:
+async def settle(reservation: UnderWay) -> None:
     """Returns when it is durable, or when it could not be written: then it is tried again in the background, and the reservation goes on holding."""
     if reservation.failure is not None and reservation.failure.kind == "unreachable":
         call = reservation.call
@@ -35,7 +32,7 @@ async def settle(reservation: Reservation) -> None:
     await _write(reservation, command)
 
 
-async def _write(reservation: Reservation, command: Settle | Void) -> None:
+async def _write(reservation: UnderWay, command: Settle | Void) -> None:
     try:
         await reservation.services.ledger.post(command)
     except LedgerUnavailable as error:
@@ -49,7 +46,7 @@ async def _write(reservation: Reservation, command: Settle | Void) -> None:
     _over(reservation)
 
 
-async def _write_later(reservation: Reservation, command: Settle | Void) -> None:
+async def _write_later(reservation: UnderWay, command: Settle | Void) -> None:
     pause = RETRY_FIRST_S
     while True:
         await asyncio.sleep(pause)
@@ -64,7 +61,7 @@ async def _write_later(reservation: Reservation, command: Settle | Void) -> None
         return
 
 
-def _over(reservation: Reservation) -> None:
+def _over(reservation: UnderWay) -> None:
     services, call = reservation.services, reservation.call
     reservation.handle.end()
     services.gate.free(reservation.admission.upstream)
@@ -75,7 +72,7 @@ def _over(reservation: Reservation) -> None:
     services.metrics.overhead.observe(max(0.0, before + after))
 
 
-async def _command(reservation: Reservation) -> Settle:
+async def _command(reservation: UnderWay) -> Settle:
     call, services = reservation.call, reservation.services
     reading = _reading(reservation)
     held = _held(reservation)
@@ -101,13 +98,13 @@ async def _command(reservation: Reservation) -> Settle:
     )
 
 
-def _reading(reservation: Reservation) -> Reading:
+def _reading(reservation: UnderWay) -> Reading:
     if reservation.meter is None:
         return Reading(usage=UNKNOWN_USAGE, source=MeterSource.MISSING, status=reservation.status, completed=False)
     return reservation.meter.reading(reservation.status, truncated=reservation.failure is not None)
 
 
-def _held(reservation: Reservation) -> Held:
+def _held(reservation: UnderWay) -> Held:
     admission, request = reservation.admission, reservation.call.request
     return Held(
         prompt_tokens=admission.prompt_tokens,
@@ -118,7 +115,7 @@ def _held(reservation: Reservation) -> Held:
     )
 
 
-def _learned(reservation: Reservation, terms: Terms) -> Terms:
+def _learned(reservation: UnderWay, terms: Terms) -> Terms:
     """The report held against the figure that was reserved. A count that was never meant to be exact does not drift."""
     call, admission = reservation.call, reservation.admission
     was_exact = call.counter.exact
@@ -130,7 +127,7 @@ def _learned(reservation: Reservation, terms: Terms) -> Terms:
     return replace(terms, flags=flags)
 
 
-def _details(reservation: Reservation, reading: Reading) -> dict[str, object]:
+def _details(reservation: UnderWay, reading: Reading) -> dict[str, object]:
     details: dict[str, object] = {"status": reservation.status, "times_ms": _times(reservation)}
     known: dict[str, object | None] = {
         "finish_reason": reading.finish_reason,
@@ -155,7 +152,7 @@ def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()[:ID_CHARACTERS_MAX]
 
 
-def _times(reservation: Reservation) -> dict[str, int]:
+def _times(reservation: UnderWay) -> dict[str, int]:
     """Milliseconds from admission."""
     times = {"end": round((time.monotonic() - reservation.admitted_at) * 1000)}
     if reservation.answer is not None and reservation.answer.first_byte_ms is not None:
@@ -166,7 +163,7 @@ def _times(reservation: Reservation) -> dict[str, int]:
     return times
 
 
-def _measured(reservation: Reservation, terms: Terms, reading: Reading) -> None:
+def _measured(reservation: UnderWay, terms: Terms, reading: Reading) -> None:
     metrics, model = reservation.services.metrics, reservation.call.request.model
     metrics.calls.labels(model, terms.outcome).inc()
     kinds = {
@@ -191,7 +188,7 @@ def _measured(reservation: Reservation, terms: Terms, reading: Reading) -> None:
         metrics.clamps.labels(reservation.admission.clamped_by).inc()
 
 
-async def drained_too_long(reservation: Reservation) -> None:
+async def drained_too_long(reservation: UnderWay) -> None:
     """On record: the engine was left at work, and nothing confirms that it stopped."""
     call, services = reservation.call, reservation.services
     identity = call.identity

@@ -1,0 +1,36 @@
+"""One admitted call on its way: what is held for it, how it is going, and in the end its terms. Plain state; who changes it is reservation.py."""
+
+from __future__ import annotations
+
+import time
+
+from gateway.accounting.settling import ENDED, Ending, Terms
+from gateway.errors import EngineFailure
+from gateway.metering.meter import Meter
+from gateway.proxy.calls import Call
+from gateway.proxy.relay import Relay
+from gateway.runs.in_flight import Handle
+from gateway.services import Services
+from gateway.upstream.answer import Answer
+from gateway.upstream.call import Admission
+
+
+class UnderWay:
+    def __init__(self, call: Call, services: Services, admission: Admission, sent: bytes, handle: Handle) -> None:
+        self.call = call
+        self.services = services
+        self.admission = admission
+        self.sent = sent
+        self.handle = handle
+        self.admitted_at = time.monotonic()
+        self.status = 0
+        self.meter: Meter | None = None
+        self.relay: Relay | None = None
+        self.ending: Ending = ENDED
+        self.failure: EngineFailure | None = None
+        self.answer: Answer | None = None
+        self.sent_at = self.engine_done_at = self.admitted_at
+        self.terms: Terms | None = None
+        """None until it is settled; also where nothing was sent (void)."""
+        self.not_delivered = False
+        """The settlement could not be written: the answer may not look finished."""
