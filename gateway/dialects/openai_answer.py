@@ -37,20 +37,20 @@ class Delivered:
     def choice(self, index: int, choice: Mapping[str, Any], part: object) -> bool:
         """One choice of an event (`part` is its delta) or of a body (its message). True where something was delivered."""
         reason = choice.get("finish_reason")
-        if reason and isinstance(reason, str):
-            if not self.finish.get(index):
-                self.finish[index] = reason
-        elif index not in self.finish:
-            self.finish[index] = None
-        if not isinstance(part, dict) or not part:
+        if reason or index not in self.finish:
+            self._finish(index, reason)
+        if part.__class__ is not dict or not part:
             return False
         content = part.get("content")
-        seen = False
-        if content:
-            seen = self._text(index, content)
+        seen = bool(content) and self._text(index, content)
         if len(part) > 1 or not seen:
             seen = self._rest(index, part) or seen
         return seen
+
+    def _finish(self, index: int, reason: object) -> None:
+        """The first reason that is not empty stands."""
+        if not self.finish.get(index):
+            self.finish[index] = reason if isinstance(reason, str) and reason else None
 
     def _text(self, index: int, content: object) -> bool:
         if isinstance(content, str):

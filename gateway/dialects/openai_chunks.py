@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from gateway.accounting.usage import ErrorClass, MeterSource, Reading, Usage
 from gateway.dialects.answer_errors import EngineError, class_of_status, error_of
 from gateway.dialects.json_text import parse
@@ -16,6 +18,12 @@ from gateway.dialects.openai_answer import Delivered
 from gateway.dialects.openai_counts import Counts
 from gateway.metering.framing import Frame, FrameKind
 from gateway.metering.reader import Mark
+
+
+def _index(choice: Mapping[str, Any]) -> int:
+    index = choice.get("index")
+    return index if index.__class__ is int else 0
+
 
 _END = Mark.TERMINAL
 _ERROR = Mark.TERMINAL | Mark.ERROR
@@ -51,25 +59,34 @@ class ChunkReader:
             if self._error is not None:
                 self._note("done_despite_error")
             return _END
-        return self._read(data, frame.event)
-
-    def _read(self, data: bytes, name: str) -> Mark:
         self._events += 1
         try:
-            event = parse(data)
+            event = orjson.loads(data)
         except ValueError:
-            if name != "error":
-                self._note("bad_json_frame")
-                return Mark.PASS
-            event = None
-        if not isinstance(event, dict) or name == "error" or event.get("error") or "choices" not in event:
-            error = error_of(event, name)
-            if error is not None:
-                self._fail(error)
-                return _ERROR
-            if not isinstance(event, dict):
-                self._note("event_not_an_object")
-                return Mark.PASS
+            return self._read_odd(frame)
+        if event.__class__ is not dict or frame.event == "error" or "choices" not in event or event.get("error"):
+            return self._read_other(event, frame.event)
+        return self._chunk(event)
+
+    def _read_odd(self, frame: Frame) -> Mark:
+        """What is no JSON at first sight."""
+        try:
+            return self._read_other(parse(frame.data), frame.event)
+        except ValueError:
+            if frame.event == "error":
+                return self._read_other(None, "error")
+            self._note("bad_json_frame")
+            return Mark.PASS
+
+    def _read_other(self, event: object, name: str) -> Mark:
+        """An error, or an event that is no plain chunk."""
+        error = error_of(event, name)
+        if error is not None:
+            self._fail(error)
+            return _ERROR
+        if not isinstance(event, dict):
+            self._note("event_not_an_object")
+            return Mark.PASS
         return self._chunk(event)
 
     def _chunk(self, event: Mapping[str, Any]) -> Mark:
@@ -77,23 +94,18 @@ class ChunkReader:
         if delivered.response_id is None or delivered.model is None:
             delivered.head(event)
         seen = False
-        indexes: list[int] = []
         choices = event.get("choices")
-        if isinstance(choices, list):
+        if choices.__class__ is list:
             for choice in choices:
-                if not isinstance(choice, dict):
-                    continue
-                index = choice.get("index")
-                if index.__class__ is not int:
-                    index = 0
-                seen = delivered.choice(index, choice, choice.get("delta")) or seen
-                indexes.append(index)
+                if choice.__class__ is dict:
+                    seen = delivered.choice(_index(choice), choice, choice.get("delta")) or seen
         usage, timings = event.get("usage"), event.get("timings")
-        if usage is not None or timings is not None:
-            finished = all(delivered.finish.get(index) for index in indexes)
-            self._counts.take(usage, timings, indexes, finished, self._note)
-            if not indexes and isinstance(usage, dict) and not self._usage_asked:
-                return Mark.HIDE
+        if usage is None and timings is None:
+            return Mark.CONTENT if seen else Mark.PASS
+        indexes = [_index(choice) for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+        self._counts.take(usage, timings, indexes, all(delivered.finish.get(index) for index in indexes), self._note)
+        if not indexes and isinstance(usage, dict) and not self._usage_asked:
+            return Mark.HIDE
         return Mark.CONTENT if seen else Mark.PASS
 
     def see_body(self, body: bytes) -> None:

@@ -24,6 +24,7 @@ class Meter:
 
     def __init__(self, reader: EventReader, framer: Framer, decoder: Decoder | None = None) -> None:
         self._reader = reader
+        self._see = reader.see
         self._framer = framer
         self._decoder = decoder
         self._anomalies: list[str] = []
@@ -33,7 +34,8 @@ class Meter:
     def feed(self, data: bytes) -> list[Marked]:
         """Raises BadAnswer; what was found before it has been given out."""
         if self._decoder is None:
-            return [(frame, self.see(frame)) for frame in self._framer.feed(data)]
+            see = self.see
+            return [(frame, see(frame)) for frame in self._framer.feed(data)]
         return [marked for piece in self._decoder.decode(data) for marked in self._pieces(piece)]
 
     def end(self) -> list[Marked]:
@@ -45,13 +47,10 @@ class Meter:
 
     def see(self, frame: Frame) -> Mark:
         """What a frame means. Never raises."""
-        if frame.kind is FrameKind.PIECE:
-            self._note("body_too_large")
-            return Mark.PASS
         try:
             if self.streams:
-                return self._reader.see(frame)
-            self._see_body(frame.data)
+                return self._see(frame)
+            self._see_body(frame)
         except Exception as error:
             self._choked(error)
         return Mark.PASS
@@ -85,14 +84,17 @@ class Meter:
         for frame in self._framer.feed(piece):
             yield frame, self.see(frame)
 
-    def _see_body(self, body: bytes) -> None:
+    def _see_body(self, whole: Frame) -> None:
         """Some servers send a stream under another content type: then its events are read here, all at once."""
-        if not body.startswith(_SSE_BEGINS):
+        body = whole.data
+        if whole.kind is FrameKind.PIECE:
+            self._note("body_too_large")
+        elif body.startswith(_SSE_BEGINS):
+            framer = SseFramer(len(body) + 1)
+            for frame in (*framer.feed(body), *framer.end()):
+                self._see(frame)
+        else:
             self._reader.see_body(body)
-            return
-        framer = SseFramer(len(body) + 1)
-        for frame in (*framer.feed(body), *framer.end()):
-            self._reader.see(frame)
 
     def _choked(self, error: Exception) -> None:
         self._note(f"reader_choked_{type(error).__name__}")
@@ -102,9 +104,7 @@ class Meter:
             self._anomalies.append(anomaly)
 
 
-def meter_of(
-    reader: EventReader, *, status: int, content_type: str, content_encoding: str = "", max_event_bytes: int, max_response_bytes: int
-) -> Meter:
+def meter_of(reader: EventReader, *, status: int, content_type: str, content_encoding: str = "", max_event_bytes: int, max_response_bytes: int) -> Meter:
     """The meter that fits an answer's head. By the answer's content type, never by what was asked. Raises BadEncoding."""
     kind = content_type.partition(";")[0].strip().lower()
     streams = 200 <= status < 300

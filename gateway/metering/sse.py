@@ -29,9 +29,11 @@ class SseFramer(Bounded):
         self._event = ""
 
     def feed(self, data: bytes) -> list[Frame]:
-        self._refuse()
-        if self._begun and not self._held and not self._skip_lf and len(data) <= self._max and data[-2:] == b"\n\n" and b"\r" not in data:
+        if self._begun and not (self._held or self._skip_lf or self._too_large) and len(data) <= self._max and data[-2:] == b"\n\n" and b"\r" not in data:
+            if data.find(b"\n") == len(data) - 2 and data[:6] == b"data: " and len(data) > 8:
+                return [Frame(data, FrameKind.EVENT, data[6:-2])]
             return self._whole(data)
+        self._refuse()
         self._held += data
         frames: list[Frame] = []
         if self._begun or self._begin(frames):
@@ -59,11 +61,10 @@ class SseFramer(Bounded):
         return frames
 
     def _whole(self, data: bytes) -> list[Frame]:
-        """One or more whole events that end with LF LF."""
-        one = data.find(b"\n") == len(data) - 2
-        pieces = [data] if one else [piece + b"\n\n" for piece in data[:-2].split(b"\n\n")]
+        """Whole events that end with LF LF."""
         frames: list[Frame] = []
-        for raw in pieces:
+        for piece in data[:-2].split(b"\n\n"):
+            raw = piece + b"\n\n"
             if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
                 payload = raw[6:-2]
                 frames.append(Frame(raw, FrameKind.EVENT if payload else FrameKind.COMMENT, payload))

@@ -290,7 +290,7 @@ def test_where_any_stream_was_cut_never_changes_its_reading(pieces: list[bytes],
 KEYS = ["choices", "usage", "delta", "message", "content", "tool_calls", "function", "index", "id", "error", "timings", "prompt_tokens", "completion_tokens"]
 ODD = st.recursive(
     st.none() | st.integers() | st.text(max_size=3) | st.floats(),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from([*KEYS, "prompt_n", "finish_reason", "prompt_tokens_details"]), inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from([*KEYS, "prompt_n", "finish_reason"]), inner, max_size=4),
     max_leaves=12,
 )
 

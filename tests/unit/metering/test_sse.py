@@ -123,5 +123,12 @@ def test_an_event_that_is_too_large_is_refused_and_what_came_before_it_goes_out(
     assert events(frames) == [("", b"a")]
 
 
+def test_nothing_more_is_taken_after_an_event_that_is_too_large() -> None:
+    framer = SseFramer(100)
+    assert events(framer.feed(b"data: a\n\ndata: " + b"x" * 200 + b"\n\n")) == [("", b"a")]
+    with pytest.raises(EventTooLarge):
+        framer.feed(b"data: b\n\n")
+
+
 def test_many_small_events_in_one_chunk_pass_whatever_the_bound_of_one() -> None:
     assert len(framed(b"data: abc\n\n" * 100, limit=20)) == 100
