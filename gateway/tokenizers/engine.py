@@ -6,6 +6,7 @@ conversation comes from the cache; a part counted alone is believed only if its 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from itertools import count as count_up
@@ -18,8 +19,10 @@ from gateway.tokenizers.tokenizer import CannotCount, Post, PromptRejected
 
 RENDER_PATH: Final = "/apply-template"
 TOKENIZE_PATH: Final = "/tokenize"
-PROPERTIES_CANDIDATES: Final = 24
+SPECIALS_TRIED: Final = 24
 """Special tokens tried at most: each costs two small requests, once."""
+INLINE_BYTES: Final = 32 * 1024
+"""A longer text is gone through off the event loop."""
 _NOT_RENDERED: Final = frozenset({"stream", "stream_options"})
 _REFUSED: Final = frozenset({400, 413, 422, 500})
 """What the engine says where its template can't take a body; other codes speak of the engine."""
@@ -49,7 +52,7 @@ class LlamaCppTokenizer:
         """Which of the words in a rendered conversation (or a template's text) are special tokens, and what is added at begin and end."""
         self._added = len(await self.tokenize("x", add_special=True)) - len(await self.tokenize("x"))
         found: dict[bytes, int] = {}
-        for word in islice(dict.fromkeys(_LOOKS_SPECIAL.findall(template)), PROPERTIES_CANDIDATES):
+        for word in islice(dict.fromkeys(_LOOKS_SPECIAL.findall(template)), SPECIALS_TRIED):
             ids = await self.tokenize(word)
             if len(ids) == 1 and await self.tokenize(word, parse_special=False) != ids:
                 found[word.encode()] = ids[0]
@@ -79,24 +82,20 @@ class LlamaCppTokenizer:
         if cut is not None:
             rest = text[cut.offset :]
             ids = await self.tokenize(rest.decode("utf-8", "surrogatepass"))
-            marks = self._marks(rest, ids, cut.offset, cut.tokens_before)
+            marks = await self._marks(rest, ids, cut.offset, cut.tokens_before)
             if marks:
                 self._cache.put(run_key, text, [*self._cache.marks_before(run_key, text, cut), *marks])
                 return self._added + cut.tokens_before + len(ids)
         ids = await self.tokenize(text.decode("utf-8", "surrogatepass"))
-        self._cache.put(run_key, text, self._marks(text, ids, 0, 0))
+        self._cache.put(run_key, text, await self._marks(text, ids, 0, 0))
         return self._added + len(ids)
 
-    def _marks(self, text: bytes, ids: Sequence[int], offset: int, before: int) -> list[Mark]:
-        """Each special token of the text with its place among the ids; empty where the two don't agree one by one."""
+    async def _marks(self, text: bytes, ids: Sequence[int], offset: int, before: int) -> list[Mark]:
         if self._pattern is None:
             return []
-        words = list(self._pattern.finditer(text))
-        known = set(self._specials.values())
-        places = [place for place, token in enumerate(ids) if token in known]
-        if len(words) != len(places) or any(self._specials[word.group()] != ids[place] for word, place in zip(words, places, strict=True)):
-            return []
-        return [Mark(offset + word.start(), offset + word.end(), before + place) for word, place in zip(words, places, strict=True)]
+        if len(text) <= INLINE_BYTES:
+            return find_marks(self._pattern, self._specials, text, ids, offset, before)
+        return await asyncio.to_thread(find_marks, self._pattern, self._specials, text, ids, offset, before)
 
     async def _ask(self, path: str, value: object) -> Mapping[str, object]:
         try:
@@ -108,6 +107,16 @@ class LlamaCppTokenizer:
         if status != 200 or not isinstance(answer, Mapping):
             raise CannotCount(f"{path} answered {status}")
         return answer
+
+
+def find_marks(pattern: re.Pattern[bytes], specials: Mapping[bytes, int], text: bytes, ids: Sequence[int], offset: int, before: int) -> list[Mark]:
+    """Each special token of the text with its place among the ids; empty where the two don't agree one by one."""
+    words = list(pattern.finditer(text))
+    known = frozenset(specials.values())
+    places = [place for place, token in enumerate(ids) if token in known]
+    if len(words) != len(places) or any(specials[word.group()] != ids[place] for word, place in zip(words, places, strict=True)):
+        return []
+    return [Mark(offset + word.start(), offset + word.end(), before + place) for word, place in zip(words, places, strict=True)]
 
 
 def _message(answer: object) -> str:

@@ -33,7 +33,7 @@ def text_bytes(parts: Sequence[str]) -> int:
 
 def shape_of(request: CallRequest) -> PromptShape:
     messages = _listed(request.body, "messages")
-    tools = _listed(request.body, "tools")
+    tools = [*_listed(request.body, "tools"), *_listed(request.body, "functions")]
     calls = [call for message in messages if isinstance(message, Mapping) for call in _listed(message, "tool_calls")]
     return PromptShape(
         text_bytes=text_bytes(request.rendered_parts),

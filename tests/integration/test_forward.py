@@ -12,12 +12,21 @@ from pathlib import Path
 
 import pytest
 import trustme
+import uvloop
 
 from gateway.engines import ENGINES
 from gateway.errors import ConfigurationError, EngineFailure
 from gateway.upstream.answer import Timeouts
 from gateway.upstream.forward import Upstream
 from tests.support.scripted_engine import Script, ScriptedEngine, Wire, scripted
+
+
+@pytest.fixture(scope="module", params=[asyncio.DefaultEventLoopPolicy(), uvloop.EventLoopPolicy()], ids=["asyncio", "uvloop"])
+def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
+    """The gateway serves on uvloop; tests and tools may run without."""
+    policy: asyncio.AbstractEventLoopPolicy = request.param
+    return policy
+
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 LONG = Timeouts(connect_s=5, first_byte_s=20, between_chunks_s=20, whole_s=30)
