@@ -34,7 +34,7 @@ _SUMS = ", ".join(
 
 
 class LedgerReader:
-    """Holds one read-only connection; of one thread."""
+    """Holds one read-only connection; used by one thread at a time."""
 
     def __init__(self, path: str | Path) -> None:
         """Raises LedgerUnavailable where there is no ledger."""

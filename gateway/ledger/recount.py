@@ -19,7 +19,11 @@ MAY_FOLLOW = {status: {str(BECOMES[kind]) for kind, ruling in rulings.items() if
 
 
 class Misfit(Exception):
-    """The entry at hand does not fit. The text says what about it."""
+    """The entry at hand does not fit, or the one of `number`. The text says what about it."""
+
+    def __init__(self, text: str, number: int | None = None) -> None:
+        super().__init__(text)
+        self.number = number
 
 
 @dataclass(slots=True)

@@ -28,7 +28,8 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise LedgerUnavailable(f"{path}: no such ledger")
     try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000)
+        address, timeout_s = f"{path.resolve().as_uri()}?mode=ro", BUSY_TIMEOUT_MS / 1000
+        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=timeout_s)
         connection.execute("PRAGMA temp_store = MEMORY")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
     except sqlite3.Error as error:

@@ -48,7 +48,7 @@ class _Walk:
     def step(self, entry: LedgerEntry) -> None:
         """Raises Misfit."""
         if entry.number != self.last_number + 1:
-            raise Misfit(f"entry {self.last_number + 1} is missing")
+            raise Misfit(f"entry {self.last_number + 1} is missing", self.last_number + 1)
         self.last_number = entry.number
         content = _content(entry)
         sequence, previous = self.heads.get(entry.chain) or (0, self._first_hash(entry))
@@ -74,16 +74,18 @@ def verify(connection: sqlite3.Connection, against: object = None) -> Verificati
     """Of one moment, also while a gateway writes."""
     anchors = {(anchor.chain, anchor.sequence): anchor for anchor in anchors_in(against)}
     text_factory, connection.text_factory = connection.text_factory, lambda raw: raw.decode("utf-8", "replace")
-    connection.execute("BEGIN")
+    walk = _Walk()
     try:
-        return _verify(connection, anchors, sum(1 for _ in anchors_in(against)))
+        connection.execute("BEGIN")
+        return _verify(connection, walk, anchors, sum(1 for _ in anchors_in(against)))
+    except sqlite3.Error as error:
+        return Verification(entries=walk.last_number, problem=f"the file is damaged after entry {walk.last_number}: {error}", number=walk.last_number + 1)
     finally:
         connection.text_factory = text_factory
-        connection.execute("COMMIT")
+        connection.rollback()
 
 
-def _verify(connection: sqlite3.Connection, anchors: dict[tuple[str, int], Anchor], given: int) -> Verification:
-    walk = _Walk()
+def _verify(connection: sqlite3.Connection, walk: _Walk, anchors: dict[tuple[str, int], Anchor], given: int) -> Verification:
     entry: LedgerEntry | None = None
     try:
         for entry in entries(connection):
@@ -93,9 +95,7 @@ def _verify(connection: sqlite3.Connection, anchors: dict[tuple[str, int], Ancho
                 raise Misfit("a receipt or head that was kept names another hash here: the chain was written anew")
     except Misfit as misfit:
         assert entry is not None
-        return Verification(entries=walk.last_number, problem=str(misfit), number=entry.number, chain=entry.chain, against=given)
-    except sqlite3.Error as error:
-        return Verification(entries=walk.last_number, problem=f"the file is damaged after entry {walk.last_number}: {error}", number=walk.last_number + 1)
+        return Verification(entries=walk.last_number, problem=str(misfit), number=misfit.number or entry.number, chain=entry.chain, against=given)
     for anchor in anchors.values():
         end = walk.heads.get(anchor.chain)
         gone = f"ends at {end[0]}: its tail was dropped" if end else "is not there: it was dropped"
