@@ -14,6 +14,7 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * under_way.py: the state of one admitted call
 * relay.py: the answer on its way, and what is held back
 * agent_side.py: the agent's side of an answer
+* keepalive.py: comments on a stream whose engine is silent for long
 * settlement.py: the entry that closes a call
 * delivered.py: our own count of what was delivered
 * ending.py: what the agent gets once the call is settled

@@ -33,6 +33,10 @@ class AgentSide:
         self.first_write_at: float | None = None
         self.first_content_at: float | None = None
         self.last_byte_at: float | None = None
+        self._loop = asyncio.get_running_loop()
+        self.last_write_at = self._loop.time()
+        """Loop time."""
+        self._opening = asyncio.Lock()
         self.deaf = False
         """A write failed: the agent is gone."""
 
@@ -55,7 +59,8 @@ class AgentSide:
             raise AgentGone
         try:
             response = self._response
-            if response is None:
+            self.last_write_at = self._loop.time()
+            if response is None or not response.prepared:
                 response = await self._open()
             if self._backed_up(len(data)):
                 async with asyncio.timeout(STALL_S):
@@ -71,10 +76,13 @@ class AgentSide:
             raise AgentGone from None
 
     async def _open(self) -> web.StreamResponse:
-        response = self._response = web.StreamResponse(status=self._status, headers=self.headers)
-        self.first_write_at = time.monotonic()
-        await response.prepare(self._request)
-        return response
+        async with self._opening:  # an event and a comment may come at once
+            response = self._response
+            if response is None:
+                response = self._response = web.StreamResponse(status=self._status, headers=self.headers)
+                self.first_write_at = time.monotonic()
+                await response.prepare(self._request)
+            return response
 
     def _backed_up(self, more: int) -> bool:
         """A write could wait for the agent to read."""

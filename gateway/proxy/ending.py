@@ -52,6 +52,8 @@ async def _engine_end(call: Call, reservation: UnderWay, agent: AgentSide) -> we
     assert meter is not None and relay is not None
     reading = meter.reading(reservation.status, truncated=reservation.failure is not None)
     held = relay.rest(reading.completed)
+    if agent.opened and not meter.streams and not relay.passed:  # a comment has spent the status, and this is no stream
+        return await _error_end(call, agent, ENGINE_ERROR)
     if reservation.status in (401, 403):
         return await _error_end(call, agent, UPSTREAM_AUTH)
     if not 200 <= reservation.status < 300:

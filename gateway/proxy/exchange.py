@@ -13,6 +13,7 @@ from gateway.dialects.openai_replies import models_reply
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.calls import MODELS, Call, Route, Unauthorized, Undeclared, check_open, declared_models, find_route, read_call
 from gateway.proxy.ending import end_answer
+from gateway.proxy.keepalive import kept_alive
 from gateway.proxy.refused import REFUSALS, refuse
 from gateway.proxy.reservation import Reservation, admitted
 from gateway.services import Services
@@ -21,14 +22,17 @@ from gateway.services import Services
 async def exchange(request: web.BaseRequest, route: Route, services: Services, agent: AgentSide) -> web.StreamResponse:
     call = await read_call(request, services, route, agent.call_id)  # identify, route, guard; nothing written
     async with admitted(call, services) as reservation:  # waits holding nothing; slot + all limits in one step ... settled, durable
-        await carry(call, reservation, agent)
+        await carry(call, reservation, agent, services)
     return await end_answer(call, reservation, agent)  # now the agent may know that it has ended
 
 
-async def carry(call: Call, reservation: Reservation, agent: AgentSide) -> None:
+async def carry(call: Call, reservation: Reservation, agent: AgentSide, services: Services) -> None:
     """The engine's side. A call that does not stream, on an engine that would not stop, goes on without the agent that left it."""
     work = reservation.forward_and_relay(agent)
-    if call.request.stream or call.engine.cancels_whole:
+    if call.request.stream:
+        with kept_alive(agent, services.settings.bounds.keepalive_after_s, services.background):
+            await reservation.attached(work)
+    elif call.engine.cancels_whole:
         await reservation.attached(work)
     else:
         await reservation.detached(work)

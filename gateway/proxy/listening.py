@@ -5,9 +5,12 @@ from __future__ import annotations
 from aiohttp import web
 from aiohttp.http import HttpVersion11
 
+from gateway.dialects.openai_replies import reply as openai_reply
 from gateway.errors import ConfigurationError
 from gateway.proxy.exchange import answer
+from gateway.proxy.refusing import refusal_wording
 from gateway.services import Services
+from gateway.upstream.call import Refusal
 
 KEEP_ALIVE_S = 75.0
 """An agent's idle connection is kept this long."""
@@ -69,6 +72,11 @@ class DataListener:
         await self._runner.cleanup()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if len(self._server.connections) > self._services.settings.bounds.max_connections:
+            reply = openai_reply(refusal_wording(Refusal(code="overloaded", final=False)))
+            refused = web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)
+            refused.force_close()
+            return refused
         response = await answer(request, self._services)
         if request.version < HttpVersion11:
             response.force_close()

@@ -76,6 +76,8 @@ class Relay:
         self.terminal = False
         """The terminal event was read: whatever comes now, the answer has its end."""
         self.terminal_at: float | None = None
+        self.passed = False
+        """Something of the engine's answer went out."""
         self.held = bytearray()
         self.unfinished = bytearray()
 
@@ -114,6 +116,7 @@ class Relay:
             else:
                 passing += frame.raw
         if passing:
+            self.passed = True
             if self._before:
                 passing[:0] = self._before
                 self._before.clear()
