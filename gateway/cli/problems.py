@@ -57,7 +57,7 @@ def from_gateway_error(error: GatewayError) -> Problem:
     text = str(error) or type(error).__doc__ or type(error).__name__
     match error:
         case ConfigurationError():
-            return Problem("the configuration can't be used", text, "mend the named line, then `gateway policy check FILE`", code="configuration")
+            return Problem("the configuration can't be used", text, "mend what is named, then ask again", code="configuration")
         case NotFound():
             return Problem("not found", text, "`gateway campaign list` and `gateway run list` show what there is", exit_code=Exit.REFUSED, code="not_found")
         case MixedLabels():

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gateway.accounting.usage import Outcome, Source, Usage
+from tests.unit.cli.conftest import Gateway, House
+
 ROOT = Path(__file__).parents[3]
 LONG = "a-name-that-is-longer-than-any-terminal-is-wide-" * 5
 
@@ -27,11 +30,9 @@ def piped(*arguments: str) -> str:
     return done.stdout.decode()
 
 
-def on_a_terminal() -> str:
+def on_a_terminal(line: list[str], folder: Path, environment: dict[str, str]) -> str:
     main, side = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", SHOWN], cwd=ROOT, stdout=side, stderr=side, stdin=side, env={**os.environ, "TERM": "xterm", "COLUMNS": "60"}
-    ) as process:
+    with subprocess.Popen(line, cwd=folder, stdout=side, stderr=side, stdin=side, env=environment) as process:
         os.close(side)
         shown = b""
         while True:
@@ -45,6 +46,10 @@ def on_a_terminal() -> str:
         assert process.wait(timeout=60) == 0
     os.close(main)
     return shown.decode()
+
+
+def drawn() -> str:
+    return on_a_terminal([sys.executable, "-c", SHOWN], ROOT, {**os.environ, "TERM": "xterm", "COLUMNS": "60"})
 
 
 def test_piped_text_has_no_colour_no_box_no_truncation_and_bare_digits() -> None:
@@ -63,7 +68,7 @@ def test_piped_columns_are_aligned() -> None:
 
 
 def test_a_terminal_gets_a_table_with_thousands_separators_and_all_of_each_name() -> None:
-    shown = on_a_terminal()
+    shown = drawn()
     assert "1,234,567" in shown and "7,654,321" in shown
     assert "unknown" in shown
     assert "\u2500" in shown
@@ -73,9 +78,21 @@ def test_a_terminal_gets_a_table_with_thousands_separators_and_all_of_each_name(
 
 
 def test_a_terminal_is_not_driven_by_a_name() -> None:
-    assert "x\\u001b[31m" in on_a_terminal()
+    assert "x\\u001b[31m" in drawn()
 
 
 def test_json_is_one_document_and_nothing_else() -> None:
     document = json.loads(piped("--json"))
     assert document["rows"][1] == {"name": "x\x1b[31m", "tokens": None}
+
+
+def test_the_usage_table_is_drawn_on_a_terminal_and_plain_in_a_pipe(house: House, gateway: Gateway) -> None:
+    gateway("campaign", "open", "c1", "--policy", "pilot")
+    gateway("run", "open", "c1/r1")
+    house.call("c1", "r1", "call-1", Usage(input_tokens=1_234_567, output_tokens=None), source=Source.UNKNOWN, outcome=Outcome.LOST)
+    line = [sys.executable, "-m", "gateway", "usage", "--ledger", str(house.ledger_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "200"}
+    plain = subprocess.run(line, cwd=house.folder, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert plain.isascii() and "\x1b" not in plain and "1234567" in plain
+    table = on_a_terminal(line, house.folder, environment)
+    assert "1,234,567" in table and "unknown" in table and "\u2500" in table
