@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -110,12 +111,17 @@ def _rich(table: Table) -> None:
 
 def _plain(table: Table) -> None:
     lines = [[column.heading.replace("\n", " ") for column in table.columns], *_cells(table, separators=False)]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(table.columns))]
+    widths = [max(cell_len(line[index]) for line in lines) for index in range(len(table.columns))]
     if table.title:
         click.echo(table.title)
     for line in lines:
-        padded = [cell.rjust(width) if column.kind in NUMERIC else cell.ljust(width) for cell, width, column in zip(line, widths, table.columns, strict=True)]
-        click.echo("  ".join(padded).rstrip())
+        click.echo("  ".join(_padded(cell, width, column) for cell, width, column in zip(line, widths, table.columns, strict=True)).rstrip())
+
+
+def _padded(cell: str, width: int, column: Column) -> str:
+    """By the cells that it takes on a screen: a Chinese letter takes two."""
+    blanks = " " * (width - cell_len(cell))
+    return blanks + cell if column.kind in NUMERIC else cell + blanks
 
 
 def with_screen(command: Callable[..., R]) -> Callable[..., R]:

@@ -7,7 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from rich.cells import cell_len
+
 from gateway.accounting.usage import Outcome, Source, Usage
+from gateway.cli.screen import Column, Screen, Table
+from gateway.cli.words import Kind
 from tests.unit.cli.conftest import Gateway, House
 
 ROOT = Path(__file__).parents[3]
@@ -96,3 +101,10 @@ def test_the_usage_table_is_drawn_on_a_terminal_and_plain_in_a_pipe(house: House
     assert plain.isascii() and "\x1b" not in plain and "1234567" in plain
     table = on_a_terminal(line, house.folder, environment)
     assert "1,234,567" in table and "unknown" in table and "\u2500" in table
+
+
+def test_letters_that_take_two_cells_are_aligned_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = (Column("task", "TASK"), Column("calls", "CALLS", Kind.NUMBER))
+    Screen(as_json=False).present({}, Table(columns=columns, rows=[{"task": "解析器", "calls": 1}, {"task": "parser", "calls": 2}]))
+    header, wide, narrow = capsys.readouterr().out.splitlines()
+    assert cell_len(wide) == cell_len(narrow) == cell_len(header)
