@@ -73,12 +73,13 @@ class _Bounded:
 
     name = ""
     can_count = False
+    begins_exact = False
 
     def __init__(self, overhead: MeasuredOverhead | None, image_tokens_max: int) -> None:
         self._overhead = overhead
         self._image_tokens_max = image_tokens_max
         self._overshot = False
-        self._exact = False
+        self._exact = self.begins_exact
 
     @property
     def exact(self) -> bool:
@@ -112,6 +113,7 @@ class _Bounded:
         raise CannotCount("this model has no tokenizer")
 
     def forget(self) -> None:
+        self._overshot, self._exact = False, self.begins_exact
         if self._overhead is not None:
             self._overhead.forget()
 
@@ -128,11 +130,11 @@ class EngineCounter(_Bounded):
 
     name = "engine"
     can_count = True
+    begins_exact = True
 
     def __init__(self, tokenizer: LlamaCppTokenizer, overhead: MeasuredOverhead, image_tokens_max: int) -> None:
         super().__init__(overhead, image_tokens_max)
         self._tokenizer = tokenizer
-        self._exact = True
         self._turns = _Turns()
 
     async def count(self, request: CallRequest, run_key: str) -> int:

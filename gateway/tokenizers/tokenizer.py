@@ -81,4 +81,4 @@ class Counter(Protocol):
         """Holds the engine's report against the figure that was used (`counted`: it came from `count`, else from `bound`)."""
 
     def forget(self) -> None:
-        """The engine changed (another build, model or template): measure anew."""
+        """The engine changed (another build, model or template): measure anew, and what reports taught is void."""

@@ -3,7 +3,10 @@
 Rule: a call waits in one place and holds nothing there, it is sent once, byte for byte, and what fails is told by evidence, never by a guess.
 
 * call.py: what gate and forward handle: the ticket of a waiting call, its admission, a refusal
-* gate.py, waiter.py, flows.py, turns.py, places.py: the one waiting place: slots, turns and limits taken in one step
+* gate.py: the one waiting place: slots, turns and limits taken in one step
+* turns.py: its logic, without I/O; effects.py what a turn leads to; queue.py who waits; flows.py whose turn it is; waiter.py one call that waits
+* places.py, slots.py, alarms.py, counting.py: accounts and room set aside, slots, the moments that change a wait, whose prompt is counted
+* engines.py: all engines of a gateway, their health, identity and counters
 * forward.py: `Upstream`: a call out, its answer back; helper requests
 * answer.py: an answer while it comes in, with a time-out for each phase
 * pool.py: the connections to one engine

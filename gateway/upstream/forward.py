@@ -18,10 +18,8 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from gateway.engines import ENGINES
 from gateway.engines.engine import Engine
 from gateway.errors import ConfigurationError, EngineFailure
-from gateway.settings.declaration import UpstreamSettings
 from gateway.upstream.answer import BODY_BYTES_MAX, Answer, Timeouts, Watch
 from gateway.upstream.pool import PROGRESS, Progress, WholeBody, open_session, tls_context
 
@@ -31,7 +29,7 @@ FORWARDED_HEADERS: Final = frozenset({"accept", "content-type"})
 """All of an agent's headers that an engine may see."""
 
 HELPER_CALLS: Final = 4
-"""Helper requests (counting, health, identity) at once to one engine."""
+"""Requests for counting at once to one engine."""
 HELPER_S: Final = 15.0
 """Longest that a helper request may take, its wait for a turn included."""
 HELPER_ANSWER_BYTES: Final = BODY_BYTES_MAX
@@ -68,20 +66,6 @@ class Upstream:
         self._session: aiohttp.ClientSession | None = None
         self._client_timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect_s, sock_read=None)
 
-    @classmethod
-    def from_settings(cls, name: str, settings: UpstreamSettings, *, credential: str | None, helper_calls: int = HELPER_CALLS) -> Upstream:
-        """Raises ConfigurationError."""
-        times = settings.timeouts
-        return cls(
-            name=name,
-            address=settings.address,
-            engine=ENGINES[settings.engine],
-            timeouts=Timeouts(connect_s=times.connect_s, first_byte_s=times.first_byte_s, between_chunks_s=times.between_chunks_s, whole_s=times.whole_s),
-            credential=credential,
-            ca_file=str(settings.ca_file) if settings.ca_file else None,
-            helper_calls=helper_calls,
-        )
-
     def send(self, path: str, body: bytes, headers: Mapping[str, str] | None = None, call_id: str = "", *, method: str = "POST") -> Sending:
         """`async with upstream.send(…) as answer`. Entering raises EngineFailure."""
         sent = {"Content-Type": "application/json", **(headers or {}), **self._always}
@@ -91,11 +75,19 @@ class Upstream:
 
     async def post_json(self, path: str, value: object) -> tuple[int, object]:
         """A helper request: (status, JSON; None where the answer is none). Raises EngineFailure."""
-        return await self._helper("POST", path, _dumped(value))
+        try:
+            async with asyncio.timeout(self._helper_s), self._helper_turns:
+                return await self._ask("POST", path, _dumped(value))
+        except TimeoutError as error:
+            raise self._too_long(path) from error
 
     async def get_json(self, path: str) -> tuple[int, object]:
-        """As post_json."""
-        return await self._helper("GET", path, b"")
+        """As post_json, but waits for no turn: an engine that counts a lot is not to be taken for silent."""
+        try:
+            async with asyncio.timeout(self._helper_s):
+                return await self._ask("GET", path, b"")
+        except TimeoutError as error:
+            raise self._too_long(path) from error
 
     async def close(self) -> None:
         if self._session is not None:
@@ -111,12 +103,12 @@ class Upstream:
     def client_timeout(self) -> aiohttp.ClientTimeout:
         return self._client_timeout
 
-    async def _helper(self, method: str, path: str, body: bytes) -> tuple[int, object]:
-        try:
-            async with asyncio.timeout(self._helper_s), self._helper_turns, self.send(path, body, method=method) as answer:
-                data = await answer.read(HELPER_ANSWER_BYTES)
-        except TimeoutError as error:
-            raise EngineFailure("timeout", "helper", f"{path} took longer than {self._helper_s} s") from error
+    def _too_long(self, path: str) -> EngineFailure:
+        return EngineFailure("timeout", "helper", f"{path} took longer than {self._helper_s} s")
+
+    async def _ask(self, method: str, path: str, body: bytes) -> tuple[int, object]:
+        async with self.send(path, body, method=method) as answer:
+            data = await answer.read(HELPER_ANSWER_BYTES)
         if len(data) > PARSED_INLINE_BYTES:
             return answer.status, await asyncio.get_running_loop().run_in_executor(None, _parsed, data)
         return answer.status, _parsed(data)

@@ -428,6 +428,10 @@ async def test_helper_requests_are_bounded_in_number_time_and_size() -> None:
     async with facing(script, helper_calls=2, helper_s=2) as (upstream, _):
         assert await asyncio.gather(*(upstream.post_json("/count", {"x": 1}) for _ in range(8))) == [(200, {"n": 1})] * 8
         assert most == 2
+        hanging = [asyncio.create_task(upstream.post_json("/hang", {})) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert await upstream.get_json("/health") == (200, {"n": 1}), "health waits for no turn"
+        assert [type(failure) for failure in await asyncio.gather(*hanging, return_exceptions=True)] == [EngineFailure] * 2
         assert await upstream.get_json("/text") == (200, None)
         with pytest.raises(EngineFailure) as caught:
             await upstream.post_json("/hang", {})

@@ -152,6 +152,16 @@ async def test_what_was_learned_of_another_template_is_void_after_forgetting(eng
     assert await counter.count(request_of(body), "r") == tokens_of(engine, body)
 
 
+async def test_what_reports_taught_is_void_after_forgetting(engine: SmallEngine) -> None:
+    counter = counter_of(engine)
+    request = request_of(said("x"))
+    counter.observe(request, 1, False, 2)
+    counter.observe(request, 1, True, 2)
+    assert not counter.exact and not counter.trusts_bound
+    counter.forget()
+    assert counter.exact and counter.trusts_bound
+
+
 async def test_the_two_ways_in_which_no_count_is_had_are_told_apart(engine: SmallEngine) -> None:
     counter = counter_of(engine)
     await counter.ready()
