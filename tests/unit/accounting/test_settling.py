@@ -69,6 +69,11 @@ def test_a_503_after_other_events_is_no_refusal() -> None:
     assert brief(settle_terms(later, ENDED, stream=True, held=HELD)) == (Outcome.ENGINE_ERROR, Source.UNKNOWN, PROMPT)
 
 
+def test_an_error_by_which_the_engine_refused_but_then_reported_work_is_charged_as_reported() -> None:
+    worked = reported(completed=False, error_class=ErrorClass.MID_STREAM_ERROR, error_code=503, error_first=True)
+    assert brief(settle_terms(worked, ENDED, stream=True, held=HELD)) == (Outcome.ENGINE_ERROR, Source.REPORTED, charged(100, 20))
+
+
 # Row: the engine's final counters
 
 
@@ -187,6 +192,11 @@ def test_where_the_client_left_before_the_first_content_the_policy_may_charge_th
 def test_a_call_that_does_not_stream_and_was_not_drained_costs_the_whole_reservation(ending: Ending, outcome: Outcome) -> None:
     terms = settle_terms(reading(error_class=ErrorClass.EMPTY_STREAM), ending, stream=False, held=HELD)
     assert (brief(terms), terms.usage) == ((outcome, Source.UNKNOWN, WHOLE), Usage())
+
+
+def test_an_error_status_that_was_seen_before_the_client_left_costs_the_prompt() -> None:
+    seen = reading(status=500, error_class=ErrorClass.SERVER_ERROR)
+    assert brief(settle_terms(seen, LEFT, stream=False, held=HELD)) == (Outcome.ENGINE_ERROR, Source.UNKNOWN, PROMPT)
 
 
 @pytest.mark.parametrize("anomaly", ["bad_json_body", "body_too_large"])
