@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gateway.accounting.entries import PostingLine
 from gateway.accounting.limit import Account, Balance
-from gateway.accounting.quantity import NOTHING, Amounts, measure
+from gateway.accounting.quantity import NOTHING, Amounts, Quantity, measure
 
 NO_BALANCE = Balance()
 Watcher = Callable[[tuple[PostingLine, ...]], object]
@@ -54,9 +54,13 @@ def postings(
 ) -> tuple[PostingLine, ...]:
     """One line for each account that changes: `hold` and `release` move what is reserved, `charge` and `refund` what is settled."""
     lines = []
+    changes: dict[Quantity, tuple[int, int]] = {}
     for account in accounts:
-        reserved = measure(account.quantity, hold) - measure(account.quantity, release)
-        settled = measure(account.quantity, charge) - measure(account.quantity, refund)
-        if reserved or settled:
-            lines.append(PostingLine(account, reserved, settled))
+        quantity = account.quantity
+        change = changes.get(quantity)
+        if change is None:
+            reserved = measure(quantity, hold) - measure(quantity, release)
+            change = changes[quantity] = reserved, measure(quantity, charge) - measure(quantity, refund)
+        if change != (0, 0):
+            lines.append(PostingLine(account, *change))
     return tuple(lines)

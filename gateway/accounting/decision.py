@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final as Final_
 from typing import assert_never
 
 from gateway.accounting.limit import SCOPE_ORDER, Account, Balance, Limit, Shortfall
@@ -88,21 +89,28 @@ class Wait:
 Decision = Send | Count | Final | Wait
 
 
+# Bound once: looking up an enum's member costs more than the comparison, and these are asked for eight limits a call.
+_REQUESTS: Final_ = Quantity.REQUESTS
+_INPUT: Final_ = Quantity.INPUT_TOKENS
+_OUTPUT: Final_ = Quantity.OUTPUT_TOKENS
+_TOTAL: Final_ = Quantity.TOTAL_TOKENS
+_CONCURRENT: Final_ = Quantity.CONCURRENT
+_RUNS: Final_ = Quantity.RUNS
+
+
 def need(quantity: Quantity, prompt_tokens: int, output: int) -> int:
     """What a call with this output takes of a limit; 0: the limit does not concern it."""
-    match quantity:
-        case Quantity.OUTPUT_TOKENS:
-            return output
-        case Quantity.TOTAL_TOKENS:
-            return prompt_tokens + output
-        case Quantity.INPUT_TOKENS:
-            return prompt_tokens
-        case Quantity.REQUESTS | Quantity.CONCURRENT:
-            return 1
-        case Quantity.RUNS:
-            return 0
-        case _:
-            assert_never(quantity)
+    if quantity is _OUTPUT:
+        return output
+    if quantity is _TOTAL:
+        return prompt_tokens + output
+    if quantity is _INPUT:
+        return prompt_tokens
+    if quantity is _REQUESTS or quantity is _CONCURRENT:
+        return 1
+    if quantity is _RUNS:
+        return 0
+    assert_never(quantity)
 
 
 def ever(seen: LimitView) -> int:
@@ -111,7 +119,7 @@ def ever(seen: LimitView) -> int:
     if seen.reopens:
         return ceiling
     spent = seen.balance.settled
-    if seen.limit.account.quantity is Quantity.REQUESTS:
+    if seen.limit.account.quantity is _REQUESTS:
         spent += seen.balance.reserved
     return ceiling - spent
 
@@ -122,23 +130,34 @@ def now(seen: LimitView) -> int:
 
 def decide(view: Sequence[LimitView], demand: Demand, patience: Patience) -> Decision:
     """The contract's table, first row that fits. The verdict does not depend on the order of `view`."""
-    over = spent(view, demand)
+    tight = _tight(view, demand)
+    if not tight and (demand.exact or not demand.bound_lowered_want):
+        return Send(output=demand.want, floor=_floor(demand.want, demand, patience))
+    over = spent(tight, demand)
     if over is not None:
         return over
-    want, least = demand.want, demand.least
-    free, free_by = _room(view, demand, now)
-    if free == want and (demand.exact or not demand.bound_lowered_want):
-        return Send(output=want, floor=_floor(want, demand, patience))
     if not demand.exact and demand.can_count:
         return Count()
-    reach, reach_by = _room(view, demand, ever)
-    if reach < least and reach_by is not None:
+    reach, reach_by = _room(tight, demand, ever)
+    if reach < demand.least and reach_by is not None:
         return Final(shortfall_of(reach_by.limit, reach_by.balance, demand))
+    free, free_by = _room(tight, demand, now)
     floor = _floor(reach, demand, patience)
     if free >= floor:
         return _clamped(reach_by if free >= reach else free_by, free, floor, demand, patience)
     assert free_by is not None  # free < floor <= want, so a limit lowered it
     return Wait(shortfall_of(free_by.limit, free_by.balance, demand), floor)
+
+
+def _tight(view: Sequence[LimitView], demand: Demand) -> list[LimitView]:
+    """Limits that cannot give now all that the call wants. The others decide nothing: what they give now they can give ever."""
+    tight = []
+    prompt, want = demand.prompt_tokens, demand.want
+    for seen in view:
+        whole = need(seen.limit.account.quantity, prompt, want)
+        if now(seen) < whole and whole:
+            tight.append(seen)
+    return tight
 
 
 def spent(view: Sequence[LimitView], demand: Demand) -> Final | None:
@@ -208,10 +227,10 @@ def _room(view: Sequence[LimitView], demand: Demand, gives: Callable[[LimitView]
 
 def _largest(quantity: Quantity, given: int, demand: Demand) -> int:
     """The largest multiple whose need is met by `given`, which is less than what `want` needs."""
-    if quantity is Quantity.TOTAL_TOKENS:
+    if quantity is _TOTAL:
         given -= demand.prompt_tokens
         if given < 0 and demand.prompt_tokens > 0:
             return -1
-    elif quantity is not Quantity.OUTPUT_TOKENS:
+    elif quantity is not _OUTPUT:
         return -1
     return max(given, 0) // demand.multiple * demand.multiple

@@ -37,6 +37,14 @@ class Counts:
     commit_failed: int = 0
     passes: int = 0
 
+    def refused(self, final: bool) -> None:
+        self.final += final
+        self.passing += not final
+
+    def admitted(self, clamped: bool) -> None:
+        self.sent += 1
+        self.clamped += clamped
+
 
 def budget_reached(verdict: Final) -> Refusal:
     return Refusal(code="run_budget_reached", final=True, shortfall=verdict.shortfall)

@@ -63,14 +63,12 @@ class Flows:
         """Sorts heads: those with room set aside first, the oldest first; no two are equal."""
         if waiter.asides:
             return 0, 0, 0, waiter.sequence
-        campaign, run, lane, engine = waiter.flow
-        return 1, self._run_served.get((campaign, run, engine), 0), self._lane_served.get((campaign, run, lane), 0), waiter.sequence
+        return 1, self._run_served.get(waiter.run_at_engine, 0), self._lane_served.get(waiter.lane_of_run, 0), waiter.sequence
 
     def served(self, waiter: Waiter) -> None:
         self._tick += 1
-        campaign, run, lane, engine = waiter.flow
-        _remember(self._run_served, (campaign, run, engine), self._tick)
-        _remember(self._lane_served, (campaign, run, lane), self._tick)
+        _remember(self._run_served, waiter.run_at_engine, self._tick)
+        _remember(self._lane_served, waiter.lane_of_run, self._tick)
 
 
 def _remember(served: dict[tuple[str, str, str], int], key: tuple[str, str, str], tick: int) -> None:

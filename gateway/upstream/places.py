@@ -28,6 +28,7 @@ class Places:
         before, kept = waiter.places, waiter.asides
         waiter.limits = tuple(limits)
         waiter.places = tuple(self._place(limit.account) for limit in waiter.limits)
+        waiter.walk = ()
         flow = waiter.flow
         for place in waiter.places:
             place.flows[flow] = place.flows.get(flow, 0) + 1
@@ -49,26 +50,33 @@ class Places:
         waiter.asides = []
 
     def set_aside(self, waiter: Waiter) -> bool:
-        """Room on the first account that is short of what the waiter would go with, and on the narrower ones. True: more is set aside than before."""
+        """Room on the first account that is short of what the waiter would go with, and on the narrower ones. True: what it had is dropped instead.
+
+        While only a new window can help it, nothing is set aside: others would stand back for room that comes to nobody.
+        """
+        if not waiter.walk:
+            _plan_walk(waiter)
+        if any(_left(ceiling, place) < _needed(waiter, place) for ceiling, place in waiter.reopening):
+            dropped = bool(waiter.asides)
+            self.drop_asides(waiter)
+            return dropped
         walked, short = [], False
-        demand = waiter.demand
-        for limit, place in sorted(zip(waiter.limits, waiter.places, strict=True), key=lambda pair: narrowness(pair[0].account)):
+        for ceiling, place in waiter.walk:
             if place.holder is not None and place.holder is not waiter:
                 break
-            needed = need(place.account.quantity, demand.prompt_tokens, waiter.floor)
+            needed = _needed(waiter, place)
             if needed == 0:
                 continue
             walked.append(place)
-            if limit.ceiling - place.balance.settled - place.balance.reserved < needed:
+            if ceiling - place.balance.settled - place.balance.reserved < needed:
                 short = True
                 break
-        if not (short or waiter.asides):
-            return False
-        new = [place for place in walked if place.holder is None]
-        for place in new:
-            place.holder = waiter
-        waiter.asides.extend(new)
-        return bool(new)
+        if short or waiter.asides:
+            for place in walked:
+                if place.holder is None:
+                    place.holder = waiter
+                    waiter.asides.append(place)
+        return False
 
     def note(self, waiter: Waiter) -> None:
         """Remember how much it could need at most; also when its demand has changed."""
@@ -111,3 +119,21 @@ class Places:
             if line.settled or (line.reserved and line.account.quantity is Quantity.REQUESTS):
                 raised = line.settled < 0 or (line.reserved < 0 and line.account.quantity is Quantity.REQUESTS)
                 self._changed[place] = self._changed.get(place, False) or raised
+
+
+def _plan_walk(waiter: Waiter) -> None:
+    pairs = sorted(zip(waiter.limits, waiter.places, strict=True), key=lambda pair: narrowness(pair[0].account))
+    waiter.walk = tuple((limit.ceiling, place) for limit, place in pairs)
+    waiter.reopening = tuple((limit.ceiling, place) for limit, place in pairs if waiter.reopens(limit))
+
+
+def _needed(waiter: Waiter, place: Place) -> int:
+    return need(place.account.quantity, waiter.demand.prompt_tokens, waiter.floor)
+
+
+def _left(ceiling: int, place: Place) -> int:
+    """What this window can still give, should all that is reserved come back but requests."""
+    spent = place.balance.settled
+    if place.account.quantity is Quantity.REQUESTS:
+        spent += place.balance.reserved
+    return ceiling - spent

@@ -34,6 +34,9 @@ class Turns:
         self._counting = Counting()
         self._sequence = 0
         self._woken = False
+        """A pass is due in the next loop tick."""
+        self._passing = False
+        self._again = False
         self._shut = False
         self.queue = Queue(balances, self._slots, now_ms, timers, self._wait_changed, self._midnight)
         self.counts = Counts()
@@ -71,23 +74,20 @@ class Turns:
         self.queue.mark(waiter)
         refusal = self._hopeless(waiter)
         if refusal is not None:
-            self.refuse(waiter, refusal)
+            self.refuse(waiter, refusal, Cause.COUNTED)
         elif waiter.over:
             self._end(waiter)
         self.wake(Cause.COUNTED)
 
-    def refuse(self, waiter: Waiter, refusal: Refusal) -> None:
+    def refuse(self, waiter: Waiter, refusal: Refusal, cause: Cause = Cause.REFUSED) -> None:
         """Tell it no. Where it waited that is a release, and a pass follows."""
         waited = waiter.queued
         if waited:
             self._remove(waiter)
-        if refusal.final:
-            self.counts.final += 1
-        else:
-            self.counts.passing += 1
+        self.counts.refused(refusal.final)
         self._effects.refuse(waiter.ticket, replace(refusal, waited_ms=self._now_ms() - waiter.arrived_ms))
         if waited:
-            self.wake(Cause.REFUSED)
+            self.wake(cause)
 
     def free(self, engine: str, cause: Cause = Cause.RELEASED) -> None:
         """A slot is given back."""
@@ -100,8 +100,10 @@ class Turns:
         self.free(engine, Cause.FAILED)
 
     def wake(self, cause: Cause = Cause.RELEASED) -> None:
-        """A pass, once per loop tick however often it is asked for."""
-        if not self._woken and len(self.queue):
+        """A pass, once per loop tick however often it is asked for; asked for within one, another follows it."""
+        if self._passing:
+            self._again = True
+        elif not self._woken and len(self.queue):
             self._woken = True
             self._timers.call_soon(self.run)
 
@@ -109,7 +111,11 @@ class Turns:
         return self._slots.busy(engine)
 
     def set_slots(self, engine: str, number: int) -> None:
+        """None at all: the engine is out, so whoever waits for it bars nobody meanwhile."""
         self._slots.set(engine, number)
+        for waiter in self.queue if number <= 0 else ():
+            if waiter.ticket.engine == engine:
+                self.queue.places.drop_asides(waiter)
         self.wake(Cause.SLOTS)
 
     def halted_changed(self, campaign: str) -> None:
@@ -129,8 +135,7 @@ class Turns:
             if campaign in (None, waiter.ticket.campaign) and run in (None, waiter.ticket.run):
                 refusal = waiter.ticket.check(now)
                 if refusal is not None and waiter.queued:
-                    self.refuse(waiter, refusal)
-        self.wake(Cause.CLOSED)
+                    self.refuse(waiter, refusal, Cause.CLOSED)
 
     def shutdown(self) -> None:
         """Every waiter, and whoever comes later, may try again elsewhere or after a restart."""
@@ -141,55 +146,51 @@ class Turns:
 
     def run(self) -> None:
         """Passes until one lets nobody go."""
-        self._woken = True
+        self._woken, self._passing, self._again = False, True, True
         try:
             self.queue.renew_if_due()
-            while self._pass():
-                pass
+            while self._again:
+                self._again = False
+                self._pass()
         finally:
-            self._woken = False
+            self._passing = False
 
-    def _pass(self) -> bool:
-        """Each head has its turn. True: somebody left the queue, so that others may have room now."""
+    def _pass(self) -> None:
+        """Each head has its turn."""
         self.counts.passes += 1
-        turn_of = self.queue.flows.turn
+        turn_of, open_at = self.queue.flows.turn, self._slots.any_free
         heap: list[tuple[Turn, Waiter]] = [(turn_of(waiter), waiter) for waiter in self.queue.candidates()]
         heapq.heapify(heap)
-        progress = False
         while heap:
             turn, waiter = heapq.heappop(heap)
-            if not waiter.queued:
+            if not waiter.queued or not (waiter.stale or waiter.asides or open_at(waiter.ticket.engine)):
                 continue
             current = turn_of(waiter)
             if current != turn:
                 heapq.heappush(heap, (current, waiter))  # its run was served meanwhile
-            elif self._consider(waiter):
-                progress = True
-                following = self.queue.flows.head(waiter.flow)
-                if following is not None:
-                    heapq.heappush(heap, (turn_of(following), following))
-        return progress
+                continue
+            self._consider(waiter)
+            following = self.queue.flows.head(waiter.flow)
+            if following is not None and following is not waiter:
+                heapq.heappush(heap, (turn_of(following), following))
 
-    def _consider(self, waiter: Waiter) -> bool:
-        """One head's turn. True: it left the queue."""
+    def _consider(self, waiter: Waiter) -> None:
+        """One head's turn."""
         slot = self._slots.any_free(waiter.ticket.engine)
-        if waiter.counting or not (slot or waiter.asides or waiter.stale):
-            return False
         halted = waiter.ticket.halted()
-        if halted and not waiter.stale:
-            return False
+        if waiter.counting or (halted and not waiter.stale):
+            return
         verdict = waiter.verdict if not waiter.asides and waiter.still_blocked() else self._decide(waiter)
         match verdict:
             case Final():
                 self.refuse(waiter, budget_reached(verdict))
-                return True
-            case Send():
-                return not halted and slot and self._admit(waiter, verdict)
+            case Send() if slot and not halted:
+                self._admit(waiter, verdict)
             case Count() if not halted and self._counting.may_begin(waiter):
                 self._effects.count(waiter)
             case Wait() if not halted and (slot or waiter.asides):
-                self.queue.places.set_aside(waiter)
-        return False
+                if self.queue.places.set_aside(waiter):
+                    self.wake(Cause.DROPPED)
 
     def _decide(self, waiter: Waiter) -> Decision:
         verdict = decide(waiter.view(), waiter.demand, waiter.patience)
@@ -197,22 +198,21 @@ class Turns:
         self.queue.decided(waiter)
         return verdict
 
-    def _admit(self, waiter: Waiter, send: Send) -> bool:
-        """Always true: it leaves the queue, one way or the other."""
+    def _admit(self, waiter: Waiter, send: Send) -> None:
+        """It leaves the queue, one way or the other."""
         now = self._now_ms()
         refusal = waiter.ticket.check(now)
         if refusal is not None:
             self.refuse(waiter, refusal)
-            return True
+            return
         admission = admission_of(waiter, send, now)
         self._slots.take(waiter.ticket.engine)
         self.queue.flows.served(waiter)
         if waiter.queued:
             self._remove(waiter)
-        self.counts.sent += 1
-        self.counts.clamped += send.clamped_by is not None
+        self.counts.admitted(send.clamped_by is not None)
         self._effects.commit(waiter.ticket, admission)
-        return True
+        self.wake(Cause.ADMITTED)
 
     def _at_once(self, waiter: Waiter) -> bool:
         """Nobody waits: the call need not enter the queue if it can be answered now."""
@@ -221,7 +221,8 @@ class Turns:
             self.refuse(waiter, budget_reached(verdict))
             return True
         if isinstance(verdict, Send) and self._slots.any_free(waiter.ticket.engine) and not waiter.ticket.halted():
-            return self._admit(waiter, verdict)
+            self._admit(waiter, verdict)
+            return True
         return False
 
     def _hopeless(self, waiter: Waiter) -> Refusal | None:
@@ -239,7 +240,7 @@ class Turns:
             return
         self.counts.waited += 1
         self.queue.enter(waiter)
-        if len(self.queue) == 1 and not self._woken:
+        if len(self.queue) == 1:
             self.run()
         else:
             self.wake(Cause.ARRIVED)
@@ -277,16 +278,15 @@ class Turns:
         waiter.over, waiter.patience = True, Patience.LEAST
         refusal = waiter.ticket.check(self._now_ms())
         if refusal is not None:
-            self.refuse(waiter, refusal)
+            self.refuse(waiter, refusal, Cause.ENDED)
         elif not waiter.counting:
             self._say(waiter, self._decide(waiter))
-        self.wake(Cause.ENDED)
 
     def _say(self, waiter: Waiter, verdict: Decision) -> None:
         halted = waiter.ticket.halted()
         match verdict:
             case Final():
-                self.refuse(waiter, budget_reached(verdict))
+                self.refuse(waiter, budget_reached(verdict), Cause.ENDED)
             case Count():
                 if self._counting.may_begin(waiter):
                     self._effects.count(waiter)
@@ -294,6 +294,6 @@ class Turns:
                 self._admit(waiter, verdict)
             case Send() | Wait():
                 shortfall = verdict.shortfall if isinstance(verdict, Wait) else None
-                self.refuse(waiter, Refusal(code="campaign_halted" if halted else "busy", final=False, shortfall=shortfall))
+                self.refuse(waiter, Refusal(code="campaign_halted" if halted else "busy", final=False, shortfall=shortfall), Cause.ENDED)
             case _:
                 assert_never(verdict)

@@ -38,6 +38,8 @@ class Cause(StrEnum):
     RESUMED = "resumed"
     CLOSED = "closed"
     MIDNIGHT = "midnight"
+    DROPPED = "dropped"
+    """Room that was set aside is set aside no more."""
     SLOTS = "slots"
 
 
@@ -99,15 +101,21 @@ class Waiter:
     blocked_need: int = 0
     blocked_ceiling: int = 0
     asides: list[Place] = field(default_factory=list)
+    walk: tuple[tuple[int, Place], ...] = ()
+    """Ceilings and places, narrow to broad by one order over all accounts; made when room is first to be set aside."""
+    reopening: tuple[tuple[int, Place], ...] = ()
+    """Of these, those whose window ends before its wait does."""
+    flow: FlowKey = field(init=False)
+    run: tuple[str, str] = field(init=False)
+    run_at_engine: tuple[str, str, str] = field(init=False)
+    lane_of_run: tuple[str, str, str] = field(init=False)
 
-    @property
-    def flow(self) -> FlowKey:
+    def __post_init__(self) -> None:
         ticket = self.ticket
-        return ticket.campaign, ticket.run, ticket.lane, ticket.engine
-
-    @property
-    def run(self) -> tuple[str, str]:
-        return self.ticket.campaign, self.ticket.run
+        self.flow = (ticket.campaign, ticket.run, ticket.lane, ticket.engine)
+        self.run = (ticket.campaign, ticket.run)
+        self.run_at_engine = (ticket.campaign, ticket.run, ticket.engine)
+        self.lane_of_run = (ticket.campaign, ticket.run, ticket.lane)
 
     def view(self) -> list[LimitView]:
         flow = self.flow
