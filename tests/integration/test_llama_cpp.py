@@ -53,12 +53,12 @@ async def test_its_caps_are_as_stated(upstream: Upstream) -> None:
 
 
 async def test_a_stream_reports_unasked_and_comes_in_many_chunks(upstream: Upstream) -> None:
-    async with upstream.send(PATH, orjson.dumps({"messages": MESSAGES, "stream": True, "max_tokens": 50}), call_id="call-1") as answer:
+    async with upstream.send(PATH, orjson.dumps({"messages": MESSAGES, "stream": True, "max_tokens": 2_000}), call_id="call-1") as answer:
         assert (answer.status, answer.content_type) == (200, "text/event-stream")
         chunks = [data async for data in answer.chunks()]
-    assert answer.complete and len(chunks) > 5
+    assert answer.complete and len(chunks) > 1
     last = orjson.loads(b"".join(chunks).split(b"\n\n")[-3].removeprefix(b"data: "))
-    assert last["timings"]["predicted_n"] == 50
+    assert last["timings"]["predicted_n"] == 2_000
     assert b'"usage"' not in b"".join(chunks)
 
 
