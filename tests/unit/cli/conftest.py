@@ -22,6 +22,7 @@ from gateway.cli.root import root
 from gateway.control.api import control_application
 from gateway.control.listening import ControlListener
 from gateway.control.services import ControlServices
+from gateway.ledger.clock import LedgerClock, system_ms
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
 from gateway.policy.declaration import GatewayLimits
@@ -59,6 +60,9 @@ class House:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.shift_ms = 0
+        """How far the machine's clock is set ahead."""
+        self.data_address = DATA_ADDRESS
         self.ledger_path = folder / "gateway.ledger"
         self.policies = folder / "policies"
         self.policies.mkdir()
@@ -74,7 +78,7 @@ class House:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _start(self) -> None:
-        self.ledger = Ledger.open(self.ledger_path)
+        self.ledger = Ledger.open(self.ledger_path, clock=LedgerClock(system_ms=lambda: system_ms() + self.shift_ms))
         self.runs = Runs(self.ledger, GatewayLimits(), in_flight=InFlight())
         services = ControlServices(
             runs=self.runs,
@@ -86,7 +90,7 @@ class House:
             upstream_view=list,
             not_ready=list,
             render_metrics=lambda: b"",
-            data_address=lambda: DATA_ADDRESS,
+            data_address=lambda: self.data_address,
         )
         self._listener = ControlListener(control_application(services), self.socket)
         await self._listener.start()

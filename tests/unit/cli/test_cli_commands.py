@@ -232,6 +232,27 @@ def test_the_clock_is_shown_and_accepted(gateway: Gateway) -> None:
     assert accepted.exit_code == 0 and json.loads(accepted.stdout)["certain"] is True
 
 
+def test_an_uncertain_clock_exits_one_until_a_person_accepts_it(gateway: Gateway, house: House) -> None:
+    gateway("campaign", "open", "c1", "--policy", "pilot")
+    house.shift_ms = 10 * 60 * 1000
+    shown = gateway("ledger", "clock")
+    assert shown.exit_code == 1
+    assert "uncertain" in shown.stdout and "gateway ledger clock --accept" in shown.stdout
+    refused = gateway("run", "open", "c1/r1")
+    assert refused.exit_code == 5 and "--accept" in refused.stderr
+    assert gateway("ledger", "clock", "--accept").exit_code == 0
+    assert gateway("run", "open", "c1/r1").exit_code == 0
+
+
+def test_no_key_is_issued_that_could_not_be_printed(gateway: Gateway, house: House) -> None:
+    opened(gateway)
+    house.data_address = ""
+    for line in (("run", "open", "c1/r2"), ("key", "issue", "c1/r1", "--lane", "background")):
+        assert gateway(*line).exit_code == 5
+    assert len(house.runs.campaign("c1").runs) == 1
+    assert len(house.runs.keys()) == 2
+
+
 def test_empty_lists_say_how_to_begin(gateway: Gateway) -> None:
     assert "gateway campaign open" in gateway("campaign", "list").stdout
     assert "gateway run open" in gateway("run", "list").stdout
