@@ -28,7 +28,6 @@ class Places:
         before, kept = waiter.places, waiter.asides
         waiter.limits = tuple(limits)
         waiter.places = tuple(self._place(limit.account) for limit in waiter.limits)
-        waiter.walk = ()
         flow = waiter.flow
         for place in waiter.places:
             place.flows[flow] = place.flows.get(flow, 0) + 1
@@ -54,21 +53,18 @@ class Places:
 
         While only a new window can help it, nothing is set aside: others would stand back for room that comes to nobody.
         """
-        if not waiter.walk:
+        if waiter.walk_floor != waiter.floor:
             _plan_walk(waiter)
-        if any(_left(ceiling, place) < _needed(waiter, place) for ceiling, place in waiter.reopening):
+        if any(_spent(place) > slack for slack, place in waiter.reopening):
             dropped = bool(waiter.asides)
             self.drop_asides(waiter)
             return dropped
         walked, short = [], False
-        for ceiling, place in waiter.walk:
+        for slack, place in waiter.walk:
             if place.holder is not None and place.holder is not waiter:
                 break
-            needed = _needed(waiter, place)
-            if needed == 0:
-                continue
             walked.append(place)
-            if ceiling - place.balance.settled - place.balance.reserved < needed:
+            if place.balance.settled + place.balance.reserved > slack:
                 short = True
                 break
         if short or waiter.asides:
@@ -80,6 +76,7 @@ class Places:
 
     def note(self, waiter: Waiter) -> None:
         """Remember how much it could need at most; also when its demand has changed."""
+        waiter.walk_floor = -1
         for limit, place in zip(waiter.limits, waiter.places, strict=True):
             place.note(limit.ceiling, need(place.account.quantity, waiter.demand.prompt_tokens, waiter.demand.want))
 
@@ -116,24 +113,24 @@ class Places:
             if place is None:
                 continue
             place.balance = self._balances.of(line.account)
-            if line.settled or (line.reserved and line.account.quantity is Quantity.REQUESTS):
-                raised = line.settled < 0 or (line.reserved < 0 and line.account.quantity is Quantity.REQUESTS)
-                self._changed[place] = self._changed.get(place, False) or raised
+            spent = line.settled + line.reserved if line.account.quantity is Quantity.REQUESTS else line.settled
+            if spent:
+                self._changed[place] = self._changed.get(place, False) or spent < 0
 
 
 def _plan_walk(waiter: Waiter) -> None:
-    pairs = sorted(zip(waiter.limits, waiter.places, strict=True), key=lambda pair: narrowness(pair[0].account))
-    waiter.walk = tuple((limit.ceiling, place) for limit, place in pairs)
-    waiter.reopening = tuple((limit.ceiling, place) for limit, place in pairs if waiter.reopens(limit))
+    demand, floor = waiter.demand, waiter.floor
+    walk, reopening = [], []
+    for limit, place in sorted(zip(waiter.limits, waiter.places, strict=True), key=lambda pair: narrowness(pair[0].account)):
+        needed = need(place.account.quantity, demand.prompt_tokens, floor)
+        if needed:
+            walk.append((limit.ceiling - needed, place))
+            if waiter.reopens(limit):
+                reopening.append((limit.ceiling - needed, place))
+    waiter.walk, waiter.reopening, waiter.walk_floor = tuple(walk), tuple(reopening), floor
 
 
-def _needed(waiter: Waiter, place: Place) -> int:
-    return need(place.account.quantity, waiter.demand.prompt_tokens, waiter.floor)
-
-
-def _left(ceiling: int, place: Place) -> int:
-    """What this window can still give, should all that is reserved come back but requests."""
-    spent = place.balance.settled
-    if place.account.quantity is Quantity.REQUESTS:
-        spent += place.balance.reserved
-    return ceiling - spent
+def _spent(place: Place) -> int:
+    """What this window will not give again, should all that is reserved come back but requests."""
+    balance = place.balance
+    return balance.settled + balance.reserved if place.account.quantity is Quantity.REQUESTS else balance.settled

@@ -102,9 +102,11 @@ class Waiter:
     blocked_ceiling: int = 0
     asides: list[Place] = field(default_factory=list)
     walk: tuple[tuple[int, Place], ...] = ()
-    """Ceilings and places, narrow to broad by one order over all accounts; made when room is first to be set aside."""
+    """The accounts that it needs, narrow to broad by one order over all accounts, each with how much may be gone so that `walk_floor` still fits."""
     reopening: tuple[tuple[int, Place], ...] = ()
     """Of these, those whose window ends before its wait does."""
+    walk_floor: int = -1
+    """The floor that both were reckoned for; -1: none yet."""
     flow: FlowKey = field(init=False)
     run: tuple[str, str] = field(init=False)
     run_at_engine: tuple[str, str, str] = field(init=False)

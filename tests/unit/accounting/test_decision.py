@@ -141,7 +141,7 @@ def told(decision: Decision) -> tuple[object, ...]:
             return "wait", decision.shortfall.name, decision.floor
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(views(), demands(), st.sampled_from(Patience), st.randoms(use_true_random=False))
 def test_a_decision_equals_brute_force_over_every_output_in_any_order_of_limits(
     view: list[LimitView], demand: Demand, patience: Patience, shuffler: random.Random
@@ -153,7 +153,7 @@ def test_a_decision_equals_brute_force_over_every_output_in_any_order_of_limits(
     assert told(decide(shuffled, demand, patience)) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(views(), demands(), st.sampled_from(Patience))
 def test_what_is_sent_lies_between_least_and_want_is_a_multiple_fits_every_limit_and_a_clamp_names_one(
     view: list[LimitView], demand: Demand, patience: Patience
@@ -170,7 +170,7 @@ def test_what_is_sent_lies_between_least_and_want_is_a_multiple_fits_every_limit
     assert decision.clamped_by is None or decision.clamped_by in {seen.limit.name for seen in view}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(views(), demands(), st.sampled_from(Patience))
 def test_with_nothing_reserved_or_set_aside_a_call_waits_only_for_a_window(view: list[LimitView], demand: Demand, patience: Patience) -> None:
     still = [replace(seen, balance=Balance(0, seen.balance.settled), aside=0) for seen in view]
@@ -179,7 +179,7 @@ def test_with_nothing_reserved_or_set_aside_a_call_waits_only_for_a_window(view:
         assert any(seen.reopens and seen.limit.name == decision.shortfall.name for seen in still)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(views(), demands(), st.sampled_from(Patience), st.data())
 def test_a_release_never_worsens_a_verdict(view: list[LimitView], demand: Demand, patience: Patience, data: st.DataObject) -> None:
     before = decide(view, demand, patience)
@@ -196,7 +196,7 @@ def test_a_release_never_worsens_a_verdict(view: list[LimitView], demand: Demand
         assert RANK[type(after)] >= RANK[type(before)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(views(), demands())
 def test_more_patience_never_worsens_a_verdict(view: list[LimitView], demand: Demand) -> None:
     verdicts = [decide(view, demand, patience) for patience in (Patience.REACH, Patience.ENOUGH, Patience.LEAST)]
@@ -209,7 +209,7 @@ def test_more_patience_never_worsens_a_verdict(view: list[LimitView], demand: De
     assert not outputs or outputs[-1] == max(outputs)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(views(), demands(), st.sampled_from(Patience), st.sampled_from(Patience), st.data())
 def test_final_stays_final_under_any_settlement_or_reservation(
     view: list[LimitView], demand: Demand, patience: Patience, later: Patience, data: st.DataObject
@@ -228,7 +228,7 @@ def test_final_stays_final_under_any_settlement_or_reservation(
     assert isinstance(decide(moved, demand, later), Final)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(views(), demands(), st.sampled_from(Patience))
 def test_a_bound_with_a_counter_is_only_sent_as_it_is_or_counted_or_refused_by_a_spent_limit(view: list[LimitView], demand: Demand, patience: Patience) -> None:
     bound = replace(demand, exact=False, can_count=True)
