@@ -17,6 +17,9 @@ FIRST_HASH = bytes(32)
 """What the first entry of a campaign's chain, and of `gateway`, is tied to."""
 
 INTEGER_MAX = 2**53 - 1
+DEPTH_MAX = 64
+
+_PLAIN = frozenset((str, int, bool))
 
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _NOT_UNICODE = re.compile("[\ud800-\udfff\ufffd]")
@@ -31,18 +34,20 @@ def canonical(value: object) -> bytes:
 def check(value: object, depth: int = 0) -> None:
     """Raises ValueError for what `encode` would let pass though it may not stand in an entry."""
     kind = type(value)
-    if kind is str or kind is int or kind is bool:
+    if kind in _PLAIN:
         return  # surrogates and numbers of 2**53 or more are refused by encode()
-    if depth > 64:
+    if depth > DEPTH_MAX:
         raise ValueError("nested too deep for an entry")
     if kind is dict or isinstance(value, Mapping):
         for key, inner in cast("Mapping[object, object]", value).items():
             if type(key) is not str or not key.isascii():
                 raise ValueError(f"an entry's keys are ASCII strings, not {key!r}")
-            check(inner, depth + 1)
+            if type(inner) not in _PLAIN:
+                check(inner, depth + 1)
     elif isinstance(value, list | tuple):
         for inner in value:
-            check(inner, depth + 1)
+            if type(inner) not in _PLAIN:
+                check(inner, depth + 1)
     elif not isinstance(value, str):  # a StrEnum is its string
         raise ValueError(f"{kind.__name__} may not stand in an entry")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.accounting.limit import Account
 
 
-@dataclass(frozen=True, slots=True)
-class PostingLine:
-    """A change of one account."""
+class PostingLine(NamedTuple):
+    """A change of one account. A tuple, because a dozen are made for every entry."""
 
     account: Account
     reserved: int

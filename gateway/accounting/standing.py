@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol
 
 from gateway.accounting.chain import FIRST_HASH
@@ -145,6 +146,7 @@ def run_chain(campaign: str, run: str) -> str:
     return f"run:{campaign}/{run}"
 
 
+@lru_cache(maxsize=4096)
 def account_of(key: str) -> Account:
     """The account that `Account.key` named."""
     parts, part, escaped = [], "", False

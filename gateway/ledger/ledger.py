@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gateway.accounting.balances import Balances
@@ -256,4 +257,9 @@ class Ledger:
 
     def _post_summaries(self, summaries: list[RefusalSummary]) -> None:
         for summary in summaries:
-            self.post(summary).add_done_callback(lambda future: future.cancelled() or future.exception())
+            self.post(summary).add_done_callback(partial(self._summary_posted, summary))
+
+    def _summary_posted(self, summary: RefusalSummary, future: asyncio.Future[Posting]) -> None:
+        if not future.cancelled() and isinstance(future.exception(), LedgerUnavailable) and not self._closed:
+            self._sums.take_back(summary)
+            self._arm_summaries(asyncio.get_running_loop())

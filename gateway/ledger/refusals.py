@@ -58,6 +58,13 @@ class RefusalSums:
         """A run that is closing has no refusals any more."""
         self._counts = {key: count for key, count in self._counts.items() if key[:2] != (campaign, run)}
 
+    def take_back(self, summary: RefusalSummary) -> None:
+        """It could not be written: it is added to the next."""
+        key = (summary.campaign, summary.run, summary.code, summary.limit_name)
+        pending = self._pending.setdefault(key, _Pending(summary.final, 0, summary.since_ms, summary.until_ms))
+        pending.count += summary.count
+        pending.since_ms, pending.until_ms = min(pending.since_ms, summary.since_ms), max(pending.until_ms, summary.until_ms)
+
     def _take(self, keys: list[_Key], now_ms: int) -> list[RefusalSummary]:
         return [self._summary(key, self._pending.pop(key), now_ms) for key in keys]
 

@@ -37,3 +37,12 @@ def test_a_flush_is_of_one_run_or_of_all():
     assert [(summary.run, summary.count) for summary in sums.flush(99, "c", "r")] == [("r", 2)]
     assert [(summary.run, summary.count) for summary in sums.flush(99)] == [("s", 1)]
     assert len(sums) == 0
+
+
+def test_a_sum_that_could_not_be_written_is_added_to_the_next():
+    sums = RefusalSums({("c", "r", "run_budget_reached", "run.requests"): 20})
+    sums.stands_singly(refuse("a", at_ms=5))
+    (failed,) = sums.flush(9)
+    sums.stands_singly(refuse("b", at_ms=11))
+    sums.take_back(failed)
+    assert [(summary.count, summary.since_ms, summary.until_ms) for summary in sums.flush(12)] == [(2, 5, 11)]
