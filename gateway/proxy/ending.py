@@ -10,11 +10,13 @@ from gateway.dialects.dialect import Reply, Wording
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.calls import Call
 from gateway.proxy.cleaning import clean
+from gateway.proxy.fault_points import reach
 from gateway.proxy.refusing import ENGINE_DIED, ENGINE_ERROR, UPSTREAM_AUTH, cut_wording, engine_wording
 from gateway.proxy.under_way import UnderWay
 
 
 async def end_answer(call: Call, reservation: UnderWay, agent: AgentSide) -> web.StreamResponse:
+    reach("settled")
     if reservation.not_delivered:
         agent.abort()
         return await agent.end(b"")

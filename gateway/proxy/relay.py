@@ -15,6 +15,7 @@ from gateway.metering.framing import Frame, FrameKind
 from gateway.metering.meter import Meter
 from gateway.metering.reader import Mark
 from gateway.proxy.agent_side import AgentSide
+from gateway.proxy.fault_points import reach
 from gateway.upstream.answer import Answer
 
 AFTER_TERMINAL_S = 1.0
@@ -103,7 +104,7 @@ class Relay:
             if mark & Mark.CONTENT:
                 content = True
                 self._watch.content(len(frame.data))
-            if mark & _ENDS or not self._meter.streams:
+            if mark & _ENDS or not (self._meter.streams or frame.kind is FrameKind.PIECE):
                 self._ended()
             if mark & Mark.HIDE:
                 continue
@@ -121,6 +122,7 @@ class Relay:
                 passing[:0] = self._before
                 self._before.clear()
             await self._agent.write(passing)
+            reach("mid_stream")
         if content:
             self._agent.saw_content()
             await self._watch.check()

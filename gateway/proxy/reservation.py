@@ -19,6 +19,7 @@ from gateway.metering.meter import meter_of
 from gateway.proxy.agent_side import AgentGone, AgentSide
 from gateway.proxy.calls import Call, ticket_of
 from gateway.proxy.delivered import count_delivered
+from gateway.proxy.fault_points import reach, reach_once_written
 from gateway.proxy.relay import CapIgnored, CeilingWatch, Relay
 from gateway.proxy.reserving import Reserving, answer_headers
 from gateway.proxy.settlement import drained_too_long, settle
@@ -42,8 +43,10 @@ class Reservation(UnderWay):
         call = self.call
         self.sent_at = time.monotonic()
         try:
-            async with call.upstream.send(call.path, self.sent, call.forwarded_headers, call.call_id) as answer:
+            written = reach_once_written("sent")
+            async with call.upstream.send(call.path, self.sent, call.forwarded_headers, call.call_id, on_written=written) as answer:
                 await self._answered(answer, agent).carry(answer)
+            reach("terminal_held")
         finally:
             self.engine_done_at = time.monotonic()
 
@@ -168,6 +171,7 @@ async def admitted(call: Call, services: Services) -> AsyncIterator[Reservation]
         raise
     reservation = Reservation(call, services, admission, reserving.sent, handle)
     services.metrics.in_flight.inc()
+    reach("reserved")
     try:
         yield reservation
     finally:

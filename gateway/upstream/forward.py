@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final
 
@@ -66,12 +66,21 @@ class Upstream:
         self._session: aiohttp.ClientSession | None = None
         self._client_timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect_s, sock_read=None)
 
-    def send(self, path: str, body: bytes, headers: Mapping[str, str] | None = None, call_id: str = "", *, method: str = "POST") -> Sending:
-        """`async with upstream.send(…) as answer`. Entering raises EngineFailure."""
+    def send(
+        self,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+        call_id: str = "",
+        *,
+        method: str = "POST",
+        on_written: Callable[[], object] | None = None,
+    ) -> Sending:
+        """`async with upstream.send(…) as answer`. Entering raises EngineFailure. `on_written`: called when the loop was given the whole request."""
         sent = {"Content-Type": "application/json", **(headers or {}), **self._always}
         if call_id:
             sent["X-Request-Id"] = call_id
-        return Sending(self, method, self._url(path), body, sent)
+        return Sending(self, method, self._url(path), WholeBody(body, on_written) if body else None, sent)
 
     async def post_json(self, path: str, value: object) -> tuple[int, object]:
         """A helper request: (status, JSON; None where the answer is none). Raises EngineFailure."""
@@ -125,7 +134,7 @@ class Sending:
 
     __slots__ = ("_answer", "_body", "_headers", "_method", "_upstream", "_url")
 
-    def __init__(self, upstream: Upstream, method: str, url: URL, body: bytes, headers: dict[str, str]) -> None:
+    def __init__(self, upstream: Upstream, method: str, url: URL, body: WholeBody | None, headers: dict[str, str]) -> None:
         self._upstream = upstream
         self._method = method
         self._url = url
@@ -158,7 +167,7 @@ class Sending:
         return await self._upstream.session().request(
             self._method,
             self._url,
-            data=WholeBody(self._body) if self._body else None,
+            data=self._body,
             headers=self._headers,
             allow_redirects=False,
             timeout=self._upstream.client_timeout,

@@ -35,12 +35,15 @@ class Progress:
 class WholeBody(BytesPayload):
     """A request body that lies in memory and is written once, as it is (aiohttp warns of bytes above a megabyte)."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, on_written: Callable[[], object] | None = None) -> None:
         Payload.__init__(self, body, content_type="application/json")
         self._size = len(body)
+        self._on_written = on_written
 
     async def write_with_length(self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None) -> None:
         await writer.write(self._value)
+        if self._on_written is not None:
+            self._on_written()
 
 
 PROGRESS: Final[ContextVar[Progress | None]] = ContextVar("progress", default=None)
