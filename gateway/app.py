@@ -82,6 +82,7 @@ class Gateway:
         await self.control.stop()
         if self.metrics_listener is not None:
             await self.metrics_listener.stop()
+        await _within(CUT_S, self.runs.finish())
         await self.ledger.close()
         await self.engines.close()
 

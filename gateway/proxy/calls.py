@@ -227,7 +227,8 @@ def _demand(call: Call, prompt_tokens: int, exact: bool) -> Demand:
         min_output_tokens=admission.min_output_tokens,
         enough_output_tokens=admission.enough_output_tokens,
     )
-    if not exact and not call.counter.trusts_bound:  # a report stood above the bound: nothing is sent on a bound of this model any more
+    if not exact and call.counter.can_count and (not call.counter.trusts_bound or _impossible(call, prompt_tokens) is not None):
+        # A report stood above this model's bound, or the bound alone would forbid the call: only a count can say.
         demand = replace(demand, bound_lowered_want=True)
     return demand
 

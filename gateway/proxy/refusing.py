@@ -55,7 +55,7 @@ def refusal_wording(refusal: Refusal, status: int | None = None) -> Wording:
 def guard_wording(error: BodyError | BodyRefused) -> Wording:
     """What the guard refuses: 400, 404 for an unknown model."""
     kind = ReplyKind.NOT_FOUND if error.code == "model_not_found" else ReplyKind.GUARD
-    return Wording(kind=kind, code=error.code, message=str(error))
+    return Wording(kind=kind, code=error.code, message=str(error), param=getattr(error, "field_name", ""))
 
 
 def engine_wording(failure: EngineFailure) -> Wording:
