@@ -71,6 +71,7 @@ class Ledger:
         """Takes the lock, migrates, closes a dead process's reservations as lost. Raises LedgerLocked, LedgerUnavailable, ConfigurationError."""
         file = ledger_path(path)
         lock = LedgerLock(file)
+        store: Store | None = None
         try:
             store = connect(path)
             store.migrate()
@@ -82,6 +83,8 @@ class Ledger:
                 store.post(lost[first : first + BATCH_MAX])
             return cls(store, lock, clock, Committer(store, standing), FreeSpace(file, min_free_bytes))
         except BaseException:
+            if store is not None:
+                store.close()
             lock.release()
             raise
 

@@ -27,16 +27,28 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     """Read-only, also while a gateway writes. Raises LedgerUnavailable."""
     if not path.exists():
         raise LedgerUnavailable(f"{path}: no such ledger")
+    address = f"{path.resolve().as_uri()}?mode=ro"
     try:
-        address, timeout_s = f"{path.resolve().as_uri()}?mode=ro", BUSY_TIMEOUT_MS / 1000
-        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=timeout_s)
-        connection.execute("PRAGMA temp_store = MEMORY")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        try:
+            connection, version = _open_and_ask(address)
+        except sqlite3.OperationalError:
+            if path.with_name(path.name + "-wal").exists():
+                raise
+            # Reading in WAL mode writes beside the file. Without a log nobody writes it now: in a folder that is read-only it is as good as carved in stone.
+            connection, version = _open_and_ask(f"{address}&immutable=1")
     except sqlite3.Error as error:
         raise LedgerUnavailable(f"{path}: {error}") from error
     if version == 0:
         raise LedgerUnavailable(f"{path} is not a ledger")
     return connection
+
+
+def _open_and_ask(address: str) -> tuple[sqlite3.Connection, int]:
+    """With the schema's version, which shows that the file can be read."""
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_MS / 1000)
+    connection.execute("PRAGMA temp_store = MEMORY")
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return connection, version
 
 
 def migrations() -> list[tuple[int, str]]:

@@ -379,3 +379,9 @@ async def test_after_kill_9_all_that_was_acknowledged_stands_and_what_was_open_i
     assert {name for name, row in calls.items() if row["outcome"] == "lost"} == {name for name, status in stood.items() if status == "reserved"}
     assert {row["status"] for row in calls.values()} <= {"settled", "expired"}
     assert ledger.balances.of(OUTPUT) == Balance(0, sum(4 if row["status"] == "settled" else 10 for row in calls.values()))
+
+
+async def test_one_file_has_one_lock_by_whatever_name_it_is_called(ledger: Ledger, tmp_path: Path):
+    (tmp_path / "other.db").symlink_to(tmp_path / "ledger.db")
+    with pytest.raises(LedgerLocked):
+        Ledger.open(tmp_path / "other.db")

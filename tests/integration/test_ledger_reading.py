@@ -1,8 +1,10 @@
 """The reading side of a real file, and `verify`: it names the first entry that does not fit."""
 
 import asyncio
+import os
 import shutil
 import sqlite3
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -296,6 +298,21 @@ def test_what_is_no_ledger_is_said_to_be_none(tmp_path: Path):
     sqlite3.connect(tmp_path / "empty.db").close()
     with pytest.raises(LedgerUnavailable, match="not a ledger"):
         LedgerReader(tmp_path / "empty.db")
+
+
+def test_a_ledger_in_a_folder_that_is_read_only_can_be_read(told: Path):
+    assert verified(told).fits
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copy(told, folder))
+        copy.chmod(0o444)
+        Path(folder).chmod(0o555)
+        if root := os.geteuid() == 0:
+            os.seteuid(65534)  # root may write everywhere
+        try:
+            assert verified(copy).fits
+        finally:
+            if root:
+                os.seteuid(0)
 
 
 async def test_a_ledger_is_read_and_verified_while_a_gateway_writes_it(tmp_path: Path):
