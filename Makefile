@@ -6,7 +6,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help run demo test check unit contract integration acceptance kill-test bench lock clean
 
-PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell command -v $(p) 2>/dev/null)))
+# The first that runs and is new enough: a name that is there may be no more than a version manager's stand-in.
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$name"; break; }; done)
 ENGINE ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
@@ -20,7 +21,7 @@ help:
 	@echo "make lock                                 pin the newest versions that fit"
 
 .venv/made:
-	@[ -n "$(PYTHON)" ] || { echo "problem: no Python found. mend: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv), or say PYTHON=/path/to/python3"; exit 2; }
+	@[ -n "$(PYTHON)" ] || { echo "problem: no Python 3.11 or newer was found ($$(python3 -V 2>&1 | tail -n 1)). mend: install it (Debian, Ubuntu: apt-get install python3 python3-venv), or say PYTHON=/path/to/python3"; exit 2; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "problem: $(PYTHON) is $$("$(PYTHON)" -V), too old. mend: install Python 3.11 or newer, or say PYTHON=/path/to/python3.11"; exit 2; }
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { echo "problem: $(PYTHON) has no venv module. mend: install it (Debian, Ubuntu: apt-get install python3-venv; Fedora has it in python3)"; exit 2; }
 	@echo "[1/4] making .venv with $$("$(PYTHON)" -V)"
