@@ -70,6 +70,8 @@ class Journal:
         head.sequence = sequence
         standing.number = number
         standing.at_ms = max(standing.at_ms, at_ms)
+        if run and name[:4] == "run:" and (tally := standing.campaigns[campaign].runs[run].tally) is not None:
+            tally.add(content)
         return LedgerEntry(
             number=number,
             chain=name,

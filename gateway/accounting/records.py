@@ -30,6 +30,7 @@ from gateway.accounting.quantity import Amounts, measure
 from gateway.accounting.receipt import campaign_receipt, campaign_tally, run_receipt, run_tally
 from gateway.accounting.replay import apply
 from gateway.accounting.standing import GATEWAY_CHAIN, CampaignBook, RunBook, RunStatus, campaign_chain
+from gateway.accounting.tally import RunTally
 from gateway.errors import CommandRejected
 
 Record = (
@@ -138,7 +139,9 @@ def _open_run(journal: Journal, command: OpenRun) -> Posting:
         raise CommandRejected(f"campaign {command.campaign} is closed: no run opens")
     amounts = Amounts(runs=1)
     lines = tuple(PostingLine(account, 0, measure(account.quantity, amounts)) for account in command.accounts)
-    return _written(journal, campaign.chain, command, content_of(command), campaign=command.campaign, run=command.run, lines=lines)
+    posting = _written(journal, campaign.chain, command, content_of(command), campaign=command.campaign, run=command.run, lines=lines)
+    campaign.runs[command.run].tally = RunTally()
+    return posting
 
 
 def _begin_closing(journal: Journal, command: BeginClosing) -> Posting:
@@ -218,7 +221,7 @@ def _run_receipt(journal: Journal, command: WriteReceipt) -> Posting:
         return journal.stands(run.receipt_number)
     policy_hash = str(journal.standing.campaigns[command.campaign].opening["policy_hash"])
     content = run_receipt(
-        run_tally(journal.past.history(run.chain)),
+        run.tally or run_tally(journal.past.history(run.chain)),
         run.opening,
         policy_hash=policy_hash,
         head=_head(journal, run.chain),
@@ -228,6 +231,7 @@ def _run_receipt(journal: Journal, command: WriteReceipt) -> Posting:
     posting = _written(journal, run.chain, command, content, campaign=command.campaign, run=command.run)
     line: Body = {"receipt": run.receipt, "hash": posting.entries[0].hash.hex(), "totals": content["totals"]}
     entry = journal.write(campaign_chain(command.campaign), command, line, campaign=command.campaign, run=command.run, kind="run_receipt")
+    run.tally = None  # little is written after a receipt: what is, is added to the chain's sums when they are needed again
     return _with_line(journal, posting, entry, line)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import cast
 
 from gateway.accounting.commands import Results
-from gateway.accounting.standing import CampaignBook, Content, KeyBook, RunBook, RunStatus, Standing
+from gateway.accounting.standing import CampaignBook, KeyBook, RunBook, RunStatus, Standing
+from gateway.accounting.tally import Content
 
 
 def apply(standing: Standing, number: int, content: Content, entry_hash: bytes) -> None:

@@ -6,7 +6,7 @@ here; one that is closed is asked of the `Past` when a command names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -17,9 +17,7 @@ from gateway.accounting.commands import Results
 from gateway.accounting.entries import LedgerEntry
 from gateway.accounting.limit import Account, Scope
 from gateway.accounting.quantity import Amounts, Quantity
-
-Content = Mapping[str, object]
-"""An entry's content as an object."""
+from gateway.accounting.tally import Content, RunTally
 
 
 class CallStatus(StrEnum):
@@ -73,6 +71,8 @@ class RunBook:
     receipt_number: int = 0
     receipt_due: bool = True
     """Something happened that no receipt holds yet."""
+    tally: RunTally | None = field(default=None, compare=False)
+    """Sums over its chain as far as it is written; None where they must be made from the chain first."""
 
     @property
     def chain(self) -> str:

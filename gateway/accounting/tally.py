@@ -13,6 +13,7 @@ USAGE_COLUMNS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_
 CHARGE_COLUMNS = ("requests", "input_tokens", "output_tokens")
 
 Content = Mapping[str, object]
+"""An entry's content as an object."""
 Totals = dict[str, object]
 
 
@@ -64,8 +65,8 @@ class RunTally:
     def _close(self, content: Content) -> None:
         call = self.calls[cast(str, content["call"])]
         usage, charge = cast("dict[str, int]", content["usage"]), cast("dict[str, int]", content["charge"])
-        call.source = cast(str, content["source"])
-        call.outcome = cast(str, content.get("outcome", call.outcome))  # an adjustment changes numbers, not how the call ended
+        call.source = str(content["source"])
+        call.outcome = str(content.get("outcome", call.outcome))  # an adjustment changes numbers, not how the call ended
         call.usage = tuple(usage.get(column) for column in USAGE_COLUMNS)
         call.charge = tuple(charge.get(column, 0) for column in CHARGE_COLUMNS)
 

@@ -10,8 +10,8 @@ from gateway.accounting.call_row import NOT_CLOSED, STATUS, closed, closing_row,
 from gateway.accounting.entries import LedgerEntry
 from gateway.accounting.quantity import NOTHING, Amounts
 from gateway.accounting.receipt import campaign_receipt, run_receipt
-from gateway.accounting.standing import CallBook, CallStatus, Content, account_of, campaign_chain
-from gateway.accounting.tally import CampaignTally, RunTally
+from gateway.accounting.standing import CallBook, CallStatus, account_of, campaign_chain
+from gateway.accounting.tally import CampaignTally, Content, RunTally
 
 BORNE = frozenset(("number", "chain", "sequence", "kind", "at_ms", "campaign", "run", "call"))
 """What every entry bears."""

@@ -15,7 +15,7 @@ from typing import cast
 from gateway.accounting.call_row import COLUMNS
 from gateway.accounting.chain import FIRST_HASH, canonical, decode, link
 from gateway.accounting.entries import LedgerEntry
-from gateway.accounting.standing import Content
+from gateway.accounting.tally import Content
 from gateway.ledger.anchors import Anchor, anchors_in
 from gateway.ledger.recount import Misfit, Recount
 from gateway.ledger.written import entries

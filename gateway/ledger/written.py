@@ -10,7 +10,8 @@ from gateway.accounting.chain import decode
 from gateway.accounting.entries import LedgerEntry
 from gateway.accounting.limit import Account
 from gateway.accounting.quantity import Amounts
-from gateway.accounting.standing import CallBook, CallStatus, Content, account_of
+from gateway.accounting.standing import CallBook, CallStatus, account_of
+from gateway.accounting.tally import Content
 
 ENTRY = """SELECT number, name, sequence, kind, at_ms, call_id, CAST(body AS BLOB), previous_hash, hash FROM journal JOIN chains ON chains.id = chain_id"""
 

@@ -31,7 +31,8 @@ from gateway.accounting.commands import (
 from gateway.accounting.entries import LedgerEntry, Posting
 from gateway.accounting.limit import Account, Balance, Scope, Shortfall
 from gateway.accounting.quantity import Amounts, Quantity
-from gateway.accounting.standing import CallBook, CallStatus, Content, Standing
+from gateway.accounting.standing import CallBook, CallStatus, Standing
+from gateway.accounting.tally import Content
 from gateway.accounting.usage import Outcome, Source, Usage
 from gateway.errors import CommandRejected
 
