@@ -37,10 +37,11 @@ class Queue:
 
     def enter(self, waiter: Waiter) -> None:
         self._waiters[waiter] = None
-        waiter.queued = True
+        waiter.queued, waiter.halted = True, waiter.ticket.halted()
         self.flows.append(waiter)
         self.places.enter(waiter, waiter.limits)
-        self.mark(waiter)
+        if self.flows.is_head(waiter):
+            self.mark(waiter)
         self._alarms.set(waiter)
         self._alarms.watch_window(waiter)
 

@@ -119,14 +119,14 @@ class Turns:
         self.wake(Cause.SLOTS)
 
     def halted_changed(self, campaign: str) -> None:
-        cause = Cause.RESUMED
+        """May be told though nothing changed: then it costs next to nothing."""
         for waiter in self.queue:
-            if waiter.ticket.campaign == campaign:
+            if waiter.ticket.campaign == campaign and waiter.halted != waiter.ticket.halted():
+                waiter.halted = not waiter.halted
                 self.queue.mark(waiter)
-                if waiter.ticket.halted():
-                    cause = Cause.HALTED
+                if waiter.halted:
                     self.queue.places.drop_asides(waiter)
-        self.wake(cause)
+                self.wake(Cause.HALTED if waiter.halted else Cause.RESUMED)
 
     def recheck(self, campaign: str | None = None, run: str | None = None) -> None:
         """A run, campaign or key was closed or revoked: whoever must hear so hears it now."""

@@ -96,6 +96,8 @@ class Waiter:
     over: bool = False
     """Its wait has ended; only a count is awaited."""
     counting: bool = False
+    halted: bool = False
+    """As it was told last; what is true now the ticket says."""
     blocked: Place | None = None
     """The account in its way, of which it needs `blocked_need`."""
     blocked_need: int = 0

@@ -149,6 +149,24 @@ async def test_a_client_that_leaves_a_reservation_that_fails_voids_nothing() -> 
     assert books.reserved == 0 and gate.busy("e") == 0
 
 
+async def test_a_client_that_leaves_before_it_hears_of_a_failed_commit_gives_nothing_back_twice() -> None:
+    books = Books(at_once=False)
+    gate = gate_of(books, 2)
+    one, two = admit(gate, ticket("one")), admit(gate, ticket("two"))
+    await settle_down()
+    books.at_once = True
+    failing, books.writing = books.writing[:1], books.writing[1:]
+    books.commit()
+    books.writing = failing
+    books.commit(LedgerUnavailable("disk full"))
+    await asyncio.sleep(0)  # the gate has heard of it, the task has not
+    one.cancel()
+    await asyncio.gather(one, return_exceptions=True)
+    await two
+    assert gate.busy("e") == 1 and books.balances.of(REQUESTS).reserved == 1
+    assert not any(isinstance(command, Void) for command in books.commands)
+
+
 async def test_a_prompt_is_counted_once_when_its_bound_does_not_fit() -> None:
     books, counted = Books(), []
 

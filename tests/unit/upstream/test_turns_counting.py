@@ -28,6 +28,17 @@ def test_one_call_of_a_run_is_counted_at_a_time() -> None:
     assert list(world.counts) == ["other run", "two"]
 
 
+def test_a_call_is_counted_though_no_slot_is_free_yet() -> None:
+    world = World({"run.input_tokens": 100}, {"e": 1})
+    world.call("runs")
+    for name, lane in (("one", "f"), ("two", "g")):
+        world.call(name, lane=lane, bound=400)
+    world.time.tick()
+    assert list(world.counts) == ["one"]
+    world.counted("one")
+    assert list(world.counts) == ["two"] and world.waiting() == ["one", "two"]
+
+
 def test_no_row_but_a_plain_send_is_decided_on_a_bound() -> None:
     world = World({"run.input_tokens": 30_000}, {"e": 1})
     world.call("one", prompt=9_000, bound=36_000)

@@ -135,13 +135,34 @@ def test_lanes_of_a_run_take_turns() -> None:
 def test_a_run_with_two_lanes_gets_no_two_turns() -> None:
     world = World({}, {"e": 2})
     world.call("x", run="s")
-    world.call("y", run="s", lane="g")
+    world.call("y", run="t")
     for name, run, lane in (("s-f", "s", "f"), ("s-g", "s", "g"), ("t-f", "t", "f")):
         world.call(name, run=run, lane=lane)
-    world.slots["e"] = 4
     world.turns.set_slots("e", 4)
     world.time.tick()
-    assert world.order == ["x", "y", "t-f", "s-f"]
+    assert world.order == ["x", "y", "s-g", "t-f"]
+
+
+def test_who_is_barred_only_by_what_is_set_aside_for_another_sets_nothing_aside() -> None:
+    world = World({"run.output_tokens": 1_000, "campaign.output_tokens": 100}, {"e": 9})
+    world.call("x", run="s", asked=60)
+    world.call("holder", run="t", asked=100)
+    world.call("barred", run="u", asked=30)
+    world.time.tick()
+    assert {(account.subject, waiter.ticket.call_id) for account, waiter in holders(world).items()} == {("c/t", "holder"), ("c", "holder")}
+
+
+def test_who_has_room_set_aside_takes_broader_accounts_too_though_no_slot_is_free() -> None:
+    world = World({"run.output_tokens": 100, "campaign.output_tokens": 150}, {"e": 3, "f": 1})
+    world.call("x", run="s", asked=60)
+    world.call("y", run="t", asked=60, engine="f")
+    world.call("holder", run="s", asked=100)
+    world.call("z", run="u", asked=30)
+    world.time.tick()
+    assert world.order == ["x", "y", "z"] and [account.scope for account in holders(world)] == ["run"]
+    world.turns.set_slots("e", 1)
+    world.settle("x", 0)
+    assert [account.scope for account in holders(world)] == ["run", "campaign"]
 
 
 def test_a_call_is_clamped_at_once_when_only_what_is_settled_stands_in_the_way() -> None:
@@ -183,12 +204,11 @@ def test_a_wait_that_is_over_without_room_ends_in_a_passing_refusal() -> None:
 
 
 def test_at_its_wait_s_end_only_the_first_of_a_flow_may_go() -> None:
-    world = World({"run.output_tokens": 130}, {"e": 3})
-    world.call("first")
-    world.call("head", asked=101)
-    world.call("behind", asked=20, queue_ms=20_000)
+    world = World({"run.input_tokens": 100}, {"e": 3})
+    world.call("first", bound=400)
+    world.call("behind", queue_ms=20_000)
     world.time.advance(20_000)
-    assert world.refusals["behind"].code == "busy"
+    assert world.refusals["behind"].code == "busy" and world.waiting() == ["first"]
 
 
 def test_a_deadline_ends_a_wait_as_final() -> None:
