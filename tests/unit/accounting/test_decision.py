@@ -273,6 +273,14 @@ TABLE = [
     ("rounded to choices times prompts", [one(O, 100, 1, 0)], demand_of(120, multiple=4), Patience.REACH, ("send", 96, "run.output_tokens")),
     ("a window that opens in time is waited for", [one(O, 100, 99, 0, reopens=True)], demand_of(100), Patience.ENOUGH, ("wait", "run.output_tokens", 40)),
     ("a total holds the prompt too", [one(T, 60)], demand_of(100, prompt=10), Patience.REACH, ("send", 50, "run.total_tokens")),
+    (
+        "what is settled is named before what is only held",
+        [one(O, 100, 0, 40), one(O, 100, 40, 0, Scope.CAMPAIGN)],
+        demand_of(100),
+        Patience.REACH,
+        ("send", 60, "campaign.output_tokens"),
+    ),
+    ("a call that needs nothing of a limit passes it", [one(T, 10, 0, 15)], demand_of(4, prompt=0, least=0), Patience.LEAST, ("send", 0, "run.total_tokens")),
     ("asked for nothing, an output limit does not concern it", [one(O, 5, 5)], demand_of(0, prompt=10), Patience.REACH, ("send", 0, None)),
     (
         "of several the narrowest is named",

@@ -39,6 +39,17 @@ def test_a_call_is_counted_though_no_slot_is_free_yet() -> None:
     assert list(world.counts) == ["two"] and world.waiting() == ["one", "two"]
 
 
+def test_who_becomes_the_first_of_its_flow_is_looked_at_though_no_slot_is_free() -> None:
+    world = World({"run.input_tokens": 100}, {"e": 1})
+    world.call("runs")
+    first = world.call("first")
+    world.call("second", bound=400)
+    world.time.tick()
+    assert not world.counts
+    world.leave(first)
+    assert list(world.counts) == ["second"]
+
+
 def test_no_row_but_a_plain_send_is_decided_on_a_bound() -> None:
     world = World({"run.input_tokens": 30_000}, {"e": 1})
     world.call("one", prompt=9_000, bound=36_000)
