@@ -62,6 +62,8 @@ async def _engine_end(call: Call, reservation: UnderWay, agent: AgentSide) -> we
         return await agent.end(clean(held))
     if meter.streams and reading.error_class in (ErrorClass.TRUNCATED, ErrorClass.EMPTY_STREAM):
         return await _error_end(call, agent, ENGINE_DIED)
+    if meter.streams and agent.opened and reading.error_class is not None and not held:  # an error that is no event: nobody would see it
+        return await _error_end(call, agent, ENGINE_ERROR)
     if reading.error_class is not None and not agent.opened:
         return await _plain_error(call, agent, held, reading.error_code)
     return await agent.end(clean(held) if reading.error_class is not None else held)

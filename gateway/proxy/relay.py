@@ -112,7 +112,7 @@ class Relay:
                 passing += frame.raw  # too large to hold: all but its last byte goes out
             elif self.terminal:
                 self.held += frame.raw
-            elif frame.kind is FrameKind.COMMENT and not self._agent.opened:
+            elif frame.kind is FrameKind.COMMENT and not (self._agent.opened or passing):
                 self._before += frame.raw
             else:
                 passing += frame.raw

@@ -28,7 +28,7 @@ class Event:
 def events(body: bytes) -> list[Event]:
     """All finished events that carry data; what follows the last blank line is none (see `unfinished`)."""
     found = []
-    for raw in _blocks(body)[0]:
+    for raw in blocks(body)[0]:
         fields: dict[str, list[str]] = {}
         for line in re.split(r"\r\n|\n|\r", raw.decode("utf-8").lstrip("\ufeff")):
             name, _, value = line.partition(":")
@@ -40,7 +40,7 @@ def events(body: bytes) -> list[Event]:
 
 def unfinished(body: bytes) -> bytes:
     """What stands behind the last blank line: empty for a stream that ends well."""
-    return _blocks(body)[1]
+    return blocks(body)[1]
 
 
 def comments(body: bytes) -> int:
@@ -80,9 +80,10 @@ def _deltas(body: bytes, choice: int, kind: str) -> list[str]:
     return [delta[kind] for delta in deltas if delta.get(kind)]
 
 
-def _blocks(body: bytes) -> tuple[list[bytes], bytes]:
-    blocks, start = [], 0
+def blocks(body: bytes) -> tuple[list[bytes], bytes]:
+    """Events and comments as they stand, each with its closing blank line, and what follows the last one."""
+    found, start = [], 0
     for end in re.finditer(rb"\r\n\r\n|\n\n|\r\r", body):
-        blocks.append(body[start : end.end()])
+        found.append(body[start : end.end()])
         start = end.end()
-    return blocks, body[start:]
+    return found, body[start:]
