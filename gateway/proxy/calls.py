@@ -250,6 +250,10 @@ def _impossible(call: Call, prompt_tokens: int) -> Refusal | None:
         shortfall = Shortfall(name=call.caps.prompt_limit, ceiling=cap, settled=0, reserved=0, asked=prompt_tokens)
         code = "prompt_above_cap" if call.policy.admission.over_prompt == "stop" else "context_overflow"
         return Refusal(code=code, final=True, shortfall=shortfall)
+    most, choices = call.caps.output_tokens, call.request.choices * call.request.prompts
+    if most is not None and most < choices * call.engine.minimum_output:  # not one token for each choice
+        shortfall = Shortfall(name=call.caps.output_limit, ceiling=most, settled=0, reserved=0, asked=choices)
+        return Refusal(code="run_budget_reached", final=True, shortfall=shortfall)
     context = call.context_tokens
     if context is not None and prompt_tokens >= context:
         return Refusal(code="context_overflow", final=True, shortfall=Shortfall(name="context", ceiling=context, settled=0, reserved=0, asked=prompt_tokens))

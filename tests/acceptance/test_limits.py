@@ -265,6 +265,13 @@ def test_a_cap_holds_over_all_choices(gateway: GatewayProcess, mock: MockProcess
     assert record["output_tokens"] == 12
 
 
+def test_more_choices_than_the_cap_has_tokens_are_refused(gateway: GatewayProcess, mock: MockProcess) -> None:
+    run = gateway.opened("percall", policy="percall")
+    answer = chat_once(gateway.port, run.key, stream=True, n=13)
+    assert (answer.status, answer.headers["x-gateway-limit"], answer.headers["x-gateway-ceiling"]) == (404, "call.output_tokens", "12")
+    assert not [record for record in mock.calls() if record["request_id"] == answer.headers["x-request-id"]]
+
+
 @pytest.mark.parametrize(
     "caps", [{"max_tokens": -1}, {"max_tokens": "9"}, {"max_tokens": 1.5}, {"n_predict": -1}, {"n": 0}, {"n": 1_000}, {"max_tokens": [9]}], ids=str
 )
