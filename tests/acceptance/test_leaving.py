@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -186,28 +187,30 @@ def test_a_client_that_leaves_while_the_terminal_event_is_held_back_changes_noth
 
 
 def test_many_clients_that_leave_at_once_leave_nothing_behind(gateways: GatewayMaker, mock_process: MockProcess) -> None:
-    """Some leave while their reservation is being written: it is then voided, or the call settled, but never held."""
+    """Some leave while their reservation is being written: it is voided; others when it was sent: it is settled."""
     mock_process.script({"gap_ms": 2})
     gateway = gateways(mock_process.url, slots=6, policy=LIMITS)
     key = gateway.opened().key
-    chance = random.Random(7)
-    pauses_s = [chance.choice([0.0, 0.0005, 0.001, 0.002, 0.004, 0.01]) for _ in range(240)]
+    chat_once(gateway.port, key, max_tokens=3)
 
-    def come_and_go(number: int) -> None:
+    def come_and_go(number: int, longest_s: float) -> None:
         with RawClient(gateway.port) as client:
             client.chat(key, stream=number % 2 == 0, max_tokens=5)
-            time.sleep(pauses_s[number])
+            time.sleep(random.Random(number).uniform(0, longest_s))
             client.reset() if number % 3 else client.close()
 
-    with ThreadPoolExecutor(12) as pool:
-        list(pool.map(come_and_go, range(240)))
-    eventually(lambda: nothing_is_held(gateway), "nothing is held")
+    for longest_ms in (5, 20, 80, 320):  # how long it takes to be reserved hangs on the machine
+        with ThreadPoolExecutor(12) as pool:
+            list(pool.map(lambda number, longest_s=longest_ms / 1000: come_and_go(number, longest_s), range(120)))
+        eventually(lambda: nothing_is_held(gateway), "nothing is held")
+        kinds = Counter(row["outcome"] or row["status"] for row in record.calls(gateway))
+        if kinds["voided"] > 10 and kinds["client_cancelled"] > 10:
+            break
+    assert kinds["voided"] and kinds["client_cancelled"], kinds
+    assert kinds.keys() <= {"voided", "client_cancelled", "length"}
     rows = {row["call_id"]: row for row in record.calls(gateway)}
     saw = {call["request_id"] for call in mock_process.calls()}
-    assert saw <= rows.keys()
-    assert all(rows[call]["status"] == "settled" for call in saw)
-    assert {row["status"] for row in rows.values()} <= {"settled", "voided"}
-    assert not any(row["outcome"] == "lost" for row in rows.values())
+    assert saw <= rows.keys() and all(rows[call]["status"] == "settled" for call in saw)
     assert chat_once(gateway.port, key, max_tokens=3).status == 200
     assert gateway.stop() == 0
     assert record.fits(gateway)
