@@ -95,6 +95,7 @@ _INPUT: Final_ = Quantity.INPUT_TOKENS
 _OUTPUT: Final_ = Quantity.OUTPUT_TOKENS
 _TOTAL: Final_ = Quantity.TOTAL_TOKENS
 _CONCURRENT: Final_ = Quantity.CONCURRENT
+_TOOL_CALLS: Final_ = Quantity.TOOL_CALLS
 _RUNS: Final_ = Quantity.RUNS
 
 
@@ -106,7 +107,7 @@ def need(quantity: Quantity, prompt_tokens: int, output: int) -> int:
         return prompt_tokens + output
     if quantity is _INPUT:
         return prompt_tokens
-    if quantity is _REQUESTS or quantity is _CONCURRENT:
+    if quantity is _REQUESTS or quantity is _CONCURRENT or quantity is _TOOL_CALLS:
         return 1
     if quantity is _RUNS:
         return 0

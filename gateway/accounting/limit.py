@@ -76,9 +76,12 @@ class CallCaps:
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     """Over all choices and prompts."""
+    context_tokens: int | None = None
+    """Prompt and output of one choice together."""
     prompt_limit: str = ""
     """Name of the limit that `prompt_tokens` comes from."""
     output_limit: str = ""
+    context_limit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ class Quantity(StrEnum):
     INPUT_TOKENS = "input_tokens"
     OUTPUT_TOKENS = "output_tokens"
     TOTAL_TOKENS = "total_tokens"
+    TOOL_CALLS = "tool_calls"
     CONCURRENT = "concurrent"
     RUNS = "runs"
 
@@ -29,6 +30,7 @@ class Amounts:
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    tool_calls: int = 0
     concurrent: int = 0
     runs: int = 0
 
@@ -47,6 +49,8 @@ def measure(quantity: Quantity, amounts: Amounts) -> int:
             return amounts.output_tokens
         case Quantity.TOTAL_TOKENS:
             return amounts.input_tokens + amounts.output_tokens
+        case Quantity.TOOL_CALLS:
+            return amounts.tool_calls
         case Quantity.CONCURRENT:
             return amounts.concurrent
         case Quantity.RUNS:

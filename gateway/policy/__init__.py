@@ -4,6 +4,10 @@ The rule of the room: a policy that loads can be kept exactly as it reads; every
 A limit's name is its path in TOML. Nothing here reads a clock.
 
     declaration   the keys of a policy, their defaults and their documentation (pydantic)
+    limit_tables  the limits among them, table by table
+    table         what every table of a file is
+    body_checks   what may stand in [body], and where the rest belongs
+    body_rules    fields of a request that the policy sets, proposes or refuses, and the body afterwards
     declared      its limits as a flat list, narrow to broad, each with its name
     reserved      words that a lane can't be named
     days          calendar days in a named zone, of 23, 24 and 25 hours
@@ -22,7 +26,7 @@ from gateway.policy.canonical import canonical, canonical_json, parse_canonical,
 from gateway.policy.declaration import APIS, COUNTERS, DEFAULT_LANE, GatewayLimits, LanePolicy, ModelPolicy, Policy
 from gateway.policy.declared import Declared
 from gateway.policy.loading import LoadedPolicy, load_policy, policy_from_text
-from gateway.policy.resolve import call_caps, effective, limits_hash, resolve_limits, run_limits
+from gateway.policy.resolve import attempts_limit, call_caps, effective, limits_hash, resolve_limits, run_limits, span_limit, wall_limits
 
 __all__ = [
     "APIS",
@@ -34,6 +38,7 @@ __all__ = [
     "LoadedPolicy",
     "ModelPolicy",
     "Policy",
+    "attempts_limit",
     "call_caps",
     "canonical",
     "canonical_json",
@@ -45,4 +50,6 @@ __all__ = [
     "policy_hash",
     "resolve_limits",
     "run_limits",
+    "span_limit",
+    "wall_limits",
 ]

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 from gateway.accounting.limit import SCOPE_ORDER, Scope
 from gateway.accounting.quantity import CLAMPABLE, Quantity
+from gateway.policy.body_checks import check_body
 from gateway.policy.days import zone_names
 from gateway.policy.declaration import APIS, GatewayLimits, Policy
-from gateway.policy.declared import PROMPT_TOKENS, Declared
+from gateway.policy.declared import ATTEMPTS, CONTEXT_TOKENS, PROMPT_TOKENS, SPAN_SECONDS, WALL_SECONDS, Declared
 from gateway.policy.diagnose import Report
 from gateway.policy.nearest import close
 from gateway.policy.resolve import call_caps
@@ -23,7 +24,9 @@ def check_policy(policy: Policy, report: Report) -> None:
     _check_lane_models(policy, report)
     check_days(policy.declared, policy.timezone, ("timezone",), report)
     check_never_binding(policy.declared, policy.declared, report)
+    _check_contexts(policy, report)
     check_output_capped(policy, policy.declared, report)
+    check_body(policy.body, report)
 
 
 def check_gateway_limits(limits: GatewayLimits, report: Report) -> None:
@@ -48,6 +51,21 @@ def _check_lane_models(policy: Policy, report: Report) -> None:
     for item in policy.declared:
         if item.lane and item.model and item.model not in policy.models_of(item.lane):
             report.add(item.path, f"can never bind: lane {item.lane} may not use model {item.model} (lanes.{item.lane}.models)")
+
+
+def _check_contexts(policy: Policy, report: Report) -> None:
+    """A context of one call above the one that every model it concerns was given."""
+    for item in policy.declared:
+        if item.quantity != CONTEXT_TOKENS:
+            continue
+        models = [item.model] if item.model else policy.models_of(item.lane)
+        given = {name: size for name in models if name in policy.models and (size := policy.models[name].context_tokens) is not None}
+        if given and len(given) == len(models) and item.ceiling > max(given.values()):
+            name = max(given, key=lambda model: given[model])
+            report.add(
+                item.path,
+                f'{item.ceiling} can never bind: models."{name}".context_tokens = {given[name]} stops all of it first; lower this one or raise that one',
+            )
 
 
 def check_days(declared: Iterable[Declared], timezone: str | None, key: tuple[str, ...], report: Report) -> None:
@@ -88,7 +106,13 @@ def _counted_in(item: Declared) -> tuple[str, ...]:
         case Quantity.INPUT_TOKENS | Quantity.OUTPUT_TOKENS:
             return item.quantity, Quantity.TOTAL_TOKENS
         case "prompt_tokens":
-            return PROMPT_TOKENS, Quantity.INPUT_TOKENS, Quantity.TOTAL_TOKENS
+            return PROMPT_TOKENS, CONTEXT_TOKENS, Quantity.INPUT_TOKENS, Quantity.TOTAL_TOKENS
+        case "context_tokens":
+            return CONTEXT_TOKENS, Quantity.TOTAL_TOKENS
+        case "wall_seconds":
+            return WALL_SECONDS, SPAN_SECONDS
+        case "attempts_per_task":
+            return ATTEMPTS, Quantity.RUNS
         case _:
             return (item.quantity,)
 

@@ -7,105 +7,39 @@ The description of a field is its documentation: a test holds the examples and t
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar, Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from gateway.dialects import FAMILIES
+from gateway.policy.body_rules import BodyRules
 from gateway.policy.declared import Declared, flatten
+from gateway.policy.limit_tables import Amount, CallLimits, CampaignLimits, GatewayLimits, Positive, RunLimits
+from gateway.policy.table import Table
+
+__all__ = [
+    "APIS",
+    "COUNTERS",
+    "DEFAULT_LANE",
+    "SCHEMA",
+    "Admission",
+    "Agent",
+    "Amount",
+    "BodyRules",
+    "Charging",
+    "GatewayLimits",
+    "LanePolicy",
+    "ModelPolicy",
+    "Policy",
+    "Positive",
+    "Table",
+]
 
 SCHEMA: Final = 1
-LARGEST: Final = 2**53 - 1
-"""Largest whole number that canonical JSON carries exactly."""
 DEFAULT_LANE: Final = "foreground"
 APIS: Final = tuple(sorted(set(FAMILIES.values())))
-PromptCounter = Literal["engine", "tiktoken:o200k_base", "bytes"]
+PromptCounter = Literal["engine", "tiktoken:o200k_base", "tiktoken:cl100k_base", "tiktoken:qwen", "tiktoken:qwen3_6", "bytes"]
 COUNTERS: Final[tuple[str, ...]] = get_args(PromptCounter)
-
-Amount = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
-Positive = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
-
-
-class Table(BaseModel):
-    """A TOML table: nothing undeclared, nothing changed afterwards."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
-    lane_table: ClassVar[type[BaseModel] | None] = None
-    """What a table under a lane's name holds, where a lane's name is allowed."""
-
-
-class DayLimits(Table):
-    """Budgets that renew at local midnight."""
-
-    requests: Amount | None = Field(default=None, description="calls sent to an engine, a day")
-    input_tokens: Amount | None = Field(default=None, description="prompt tokens a day, cached ones included")
-    output_tokens: Amount | None = Field(default=None, description="generated tokens a day, reasoning included")
-    total_tokens: Amount | None = Field(default=None, description="input and output tokens a day")
-    timezone: str | None = Field(default=None, description="IANA zone of this day, where it is not the file's")
-
-
-class CampaignDayLimits(DayLimits):
-    runs: Amount | None = Field(default=None, description="runs opened a day")
-
-
-class ModelLimits(Table):
-    """Limits of one model within what stands above it."""
-
-    requests: Amount | None = Field(default=None, description="calls sent to an engine")
-    input_tokens: Amount | None = Field(default=None, description="prompt tokens, cached ones included")
-    output_tokens: Amount | None = Field(default=None, description="generated tokens, reasoning included, over all choices")
-    total_tokens: Amount | None = Field(default=None, description="input and output tokens together")
-    concurrent: Amount | None = Field(default=None, description="calls between admission and settlement at one moment")
-    day: DayLimits = Field(default=DayLimits(), description="the same quantities (but concurrent) a calendar day")
-
-
-class LaneLimits(ModelLimits):
-    model: dict[str, ModelLimits] = Field(default={}, description="the same limits for one model by name")
-
-
-class RunLimits(LaneLimits):
-    """Limits of each run; a table under a lane's name holds the lane's."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, LaneLimits] = Field(init=False)
-    lane_table: ClassVar[type[BaseModel] | None] = LaneLimits
-
-
-class CampaignLimits(RunLimits):
-    """Limits of all runs of a campaign together."""
-
-    runs: Amount | None = Field(default=None, description="runs opened, also those that never call")
-    day: CampaignDayLimits = Field(default=CampaignDayLimits(), description="the same quantities (but concurrent) a calendar day")
-
-
-class CallModelLimits(Table):
-    prompt_tokens: Positive | None = Field(default=None, description="largest prompt of one call")
-    output_tokens: Positive | None = Field(
-        default=None, description="largest output of one call, over all its choices; also the output of a call that names none"
-    )
-
-
-class CallLaneLimits(CallModelLimits):
-    model: dict[str, CallModelLimits] = Field(default={}, description="the same caps for one model by name")
-
-
-class CallLimits(CallLaneLimits):
-    """Caps of each single call; a table under a lane's name holds the lane's."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, CallLaneLimits] = Field(init=False)
-    lane_table: ClassVar[type[BaseModel] | None] = CallLaneLimits
-
-
-class GatewayLimits(RunLimits):
-    """Limits over everything that passes this gateway: `[limits]` of gateway.toml."""
-
-    timezone: str | None = Field(default=None, description="IANA zone of the days in [limits]")
-
-    @cached_property
-    def declared(self) -> tuple[Declared, ...]:
-        tree = self.model_dump(exclude_none=True, exclude={"timezone"})
-        return flatten({"gateway": tree}, self.timezone or "")
 
 
 class ModelPolicy(Table):
@@ -117,6 +51,7 @@ class ModelPolicy(Table):
     context_tokens: Positive | None = Field(default=None, description="largest prompt and output together, where it is smaller than the engine's own")
     default_output_tokens: Positive | None = Field(default=None, description="output ceiling a choice of a call that names none")
     overhead_tokens: Amount | None = Field(default=None, description="tokens the template adds to any prompt, where the engine can't be asked to render one")
+    image_tokens_max: Positive | None = Field(default=None, description="most prompt tokens that one picture can become")
 
 
 class LanePolicy(Table):
@@ -159,6 +94,10 @@ class Agent(Table):
     refusal_status: dict[str, Annotated[int, Field(strict=True, ge=400, le=499)]] = Field(
         default={}, description="HTTP status of a final refusal by API, where the API's own does not stop your agent"
     )
+    warn_at: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
+        default=0.9, description="part of a limit that is spent when the agent is warned, once; 0: never"
+    )
+    require_preflight: bool = Field(default=False, strict=True, description="the first call is refused until a preflight has said what is expected")
 
 
 class Policy(Table):
@@ -172,6 +111,7 @@ class Policy(Table):
     admission: Admission = Field(default=Admission(), description="how calls wait")
     charging: Charging = Field(default=Charging(), description="charges where usage is unknown")
     agent: Agent = Field(default=Agent(), description="what agents are told")
+    body: BodyRules = Field(default=BodyRules(), description="fields of requests that the policy sets, proposes or refuses")
     call: CallLimits = Field(default=CallLimits(), description="caps of each single call")
     run: RunLimits = Field(default=RunLimits(), description="limits of each run")
     campaign: CampaignLimits = Field(default=CampaignLimits(), description="limits of the campaign: all its runs together")

@@ -16,12 +16,17 @@ from gateway.accounting.quantity import Quantity
 Path = tuple[str, ...]
 WINDOWS: Final = ("day",)
 PROMPT_TOKENS: Final = "prompt_tokens"
-_QUANTITIES: Final = (*(str(member) for member in Quantity), PROMPT_TOKENS)
+CONTEXT_TOKENS: Final = "context_tokens"
+WALL_SECONDS: Final = "wall_seconds"
+SPAN_SECONDS: Final = "span_seconds"
+ATTEMPTS: Final = "attempts_per_task"
+_KEPT: Final = frozenset(str(member) for member in Quantity)
+_QUANTITIES: Final = (*(str(member) for member in Quantity), PROMPT_TOKENS, CONTEXT_TOKENS, WALL_SECONDS, SPAN_SECONDS, ATTEMPTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """One number of a file. `quantity` is a word: a call also has `prompt_tokens`, which no account keeps."""
+    """One number of a file. `quantity` is a word: no account keeps what one call may hold, a deadline, or the attempts at a task."""
 
     scope: Scope
     quantity: str
@@ -45,6 +50,11 @@ class Declared:
         narrowness = -(2 * bool(self.lane) + bool(self.model))
         both = -int(bool(self.lane) and bool(self.model))
         return SCOPE_ORDER[self.scope], both, narrowness, -int(bool(self.window)), _QUANTITIES.index(self.quantity)
+
+    @property
+    def kept(self) -> bool:
+        """An account adds it up."""
+        return self.scope is not Scope.CALL and self.quantity in _KEPT
 
     def concerns(self, lane: str, model: str) -> bool:
         return self.lane in ("", lane) and self.model in ("", model)

@@ -79,7 +79,7 @@ def _walk(raw: Raw, shape: Shape, above: Path, names: Names, unknown: Callable[[
                 unknown(path, value)
         elif isinstance(node, Shape) and isinstance(value, dict):
             known[key] = _walk(value, node, path, names, unknown, report)
-        elif isinstance(node, Leaf) and isinstance(value, dict):
+        elif isinstance(node, Leaf) and isinstance(value, dict) and not node.free:
             unknown(path, value)
         else:
             known[key] = value

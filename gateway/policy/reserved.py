@@ -9,15 +9,12 @@ from gateway.accounting.quantity import Quantity
 from gateway.ids import LANE
 
 FIXED_PLACES: Final = frozenset(str(scope) for scope in Scope)
-LATER: Final = frozenset(
-    {"wall_seconds", "span_seconds", "tool_calls", "context_tokens", "attempts_per_task", "require_room"}
-    | {"force", "default", "forbid", "allow", "capture", "warn_at", "cache_sharing"}
-)
+LATER: Final = frozenset({"allow", "capture", "cache_sharing"})
 """Keys that a later version may know: said to be unknown, never taken for a slip of another name."""
 RESERVED: Final = (
     FIXED_PLACES
     | {str(quantity) for quantity in Quantity}
-    | {"wall_seconds", "span_seconds", "tool_calls", "context_tokens", "prompt_tokens"}
+    | {"prompt_tokens", "context_tokens", "wall_seconds", "wall_from", "span_seconds", "attempts_per_task", "require_room"}
     | {"day", "hour", "week", "month", "model", "policy", "timezone"}
 )
 

@@ -13,7 +13,7 @@ from gateway.accounting.quantity import Quantity
 from gateway.policy.canonical import canonical_json, sha256_hex
 from gateway.policy.days import day_of
 from gateway.policy.declaration import SCHEMA, GatewayLimits, Policy
-from gateway.policy.declared import PROMPT_TOKENS, Declared
+from gateway.policy.declared import ATTEMPTS, CONTEXT_TOKENS, PROMPT_TOKENS, SPAN_SECONDS, WALL_SECONDS, Declared
 
 Origins = Mapping[str, str]
 """A limit's name -> `file:line`."""
@@ -27,7 +27,7 @@ def resolve_limits(
     return tuple(
         _limit(item, campaign, run, now_ms, origins)
         for item in (*policy.declared, *gateway_limits.declared)
-        if item.scope is not Scope.CALL and item.quantity != Quantity.RUNS and item.concerns(lane, model)
+        if item.kept and item.quantity != Quantity.RUNS and item.concerns(lane, model)
     )
 
 
@@ -36,15 +36,33 @@ def run_limits(policy: Policy, gateway_limits: GatewayLimits, campaign: str, now
     return tuple(_limit(item, campaign, "", now_ms, origins) for item in (*policy.declared, *gateway_limits.declared) if item.quantity == Quantity.RUNS)
 
 
+def wall_limits(policy: Policy, lane: str) -> tuple[Declared, ...]:
+    """The seconds of a run, and of a lane of it, narrow to broad."""
+    return tuple(item for item in policy.declared if item.quantity == WALL_SECONDS and item.lane in ("", lane))
+
+
+def span_limit(policy: Policy) -> Declared | None:
+    """The seconds of a campaign from its opening."""
+    return next((item for item in policy.declared if item.quantity == SPAN_SECONDS), None)
+
+
+def attempts_limit(policy: Policy) -> Declared | None:
+    """How many runs of a campaign may name the same task."""
+    return next((item for item in policy.declared if item.quantity == ATTEMPTS), None)
+
+
 def call_caps(policy: Policy, lane: str, model: str) -> CallCaps:
     """The smallest of each cap of one call; of equal ones the narrowest gives its name."""
     prompt = _smallest(policy, lane, model, PROMPT_TOKENS)
     output = _smallest(policy, lane, model, Quantity.OUTPUT_TOKENS)
+    context = _smallest(policy, lane, model, CONTEXT_TOKENS)
     return CallCaps(
         prompt_tokens=prompt.ceiling if prompt else None,
         output_tokens=output.ceiling if output else None,
+        context_tokens=context.ceiling if context else None,
         prompt_limit=prompt.name if prompt else "",
         output_limit=output.name if output else "",
+        context_limit=context.name if context else "",
     )
 
 
@@ -55,6 +73,7 @@ def effective(policy: Policy, gateway_limits: GatewayLimits) -> dict[str, object
         "schema": SCHEMA,
         "limits": {item.name: item.ceiling for item in every},
         "timezones": {item.name: item.timezone for item in every if item.window},
+        "wall_from": policy.run.wall_from,
     }
 
 

@@ -24,6 +24,8 @@ class Leaf:
     description: str = ""
     default: object = None
     required: bool = False
+    free: bool = False
+    """Whatever stands below it is the user's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ def _node(key: str, info: FieldInfo) -> Shape | Leaf:
         if get_origin(kind) is dict:
             below = get_args(kind)[1]
             is_table = isinstance(below, type) and issubclass(below, BaseModel)
-            return Shape({}, shape_of(below) if is_table else Leaf(info.description or ""), _PLACEHOLDERS.get(key, "NAME"))
+            leaf = Leaf(info.description or "", free=below is object)
+            return Shape({}, shape_of(below) if is_table else leaf, _PLACEHOLDERS.get(key, "NAME"))
     return Leaf(info.description or "", info.default, info.is_required())
 
 

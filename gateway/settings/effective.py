@@ -10,6 +10,9 @@ from gateway.policy.loading import LoadedPolicy
 from gateway.policy.positions import line_of
 from gateway.settings.settings import Settings
 
+RUN_RULES = ("wall_from", "require_room")
+"""Words among the limits."""
+
 
 class Row(NamedTuple):
     name: str
@@ -21,7 +24,8 @@ class Row(NamedTuple):
 def explain_effective(loaded: LoadedPolicy, settings: Settings) -> list[Row]:
     """Rows for `gateway policy show --effective`: rules first, then limits narrow to broad."""
     tree = loaded.policy.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"call", "run", "campaign"})
-    rows = [Row(dotted(path), _shown(value), _origin(path, loaded)) for path, value in _leaves(tree, ())]
+    rows = [Row(dotted(path), _shown(value, path), _origin(path, loaded)) for path, value in _leaves(tree, ())]
+    rows += [Row(f"run.{key}", str(getattr(loaded.policy.run, key)), _origin(("run", key), loaded)) for key in RUN_RULES]
     origins = {**loaded.origins, **settings.origins}
     for item in (*loaded.policy.declared, *settings.limits.declared):
         value = f"{item.ceiling} ({item.timezone})" if item.window else str(item.ceiling)
@@ -41,11 +45,11 @@ def _origin(path: Path, loaded: LoadedPolicy) -> str:
     return f"{loaded.file}:{line_of(loaded.lines, path)}" if path in loaded.lines else "default"
 
 
-def _shown(value: object) -> str:
+def _shown(value: object, path: Path) -> str:
     match value:
         case bool():
             return "true" if value else "false"
         case list():
-            return ", ".join(str(item) for item in value) or "all"
+            return ", ".join(str(item) for item in value) or ("all" if path[-1] == "models" else "none")
         case _:
             return str(value)
