@@ -72,8 +72,7 @@ class Gateway:
         self.services.stopping.begun = True
         self.gate.shutdown()
         await _within(grace_s, self.runs.in_flight.drained())
-        self.runs.in_flight.cut_everything(Outcome.SHUTDOWN_CUT)
-        self.services.drains.cancel()
+        self.cut()
         await _within(CUT_S, self.runs.in_flight.drained())
         await self.data.stop_accepting()
         await _within(CUT_S, self.gate.settled())
@@ -85,6 +84,11 @@ class Gateway:
         await _within(CUT_S, self.runs.finish())
         await self.ledger.close()
         await self.engines.close()
+
+    def cut(self) -> None:
+        """What still runs ends now; what an engine does for nobody is not waited for."""
+        self.runs.in_flight.cut_everything(Outcome.SHUTDOWN_CUT)
+        self.services.drains.cancel()
 
     def _changed(self) -> None:
         """A campaign, run or key has another state: waiting calls are asked again."""
@@ -186,7 +190,7 @@ async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
         hurrying = loop.create_task(hurry.wait())
         await asyncio.wait({stopping, hurrying}, return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
-            gateway.runs.in_flight.cut_everything(Outcome.SHUTDOWN_CUT)
+            gateway.cut()
         await stopping
         hurrying.cancel()
 

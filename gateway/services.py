@@ -26,15 +26,20 @@ class Background:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._cancelled = False
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+        if self._cancelled:
+            loop.call_soon(task.cancel)  # once it has begun: a task that is cancelled before runs nothing at all, not even its end
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def cancel(self) -> None:
-        """Ends what waits for engines; what writes is shielded and goes on."""
+        """Ends what waits for engines, also what is spawned from now on; what writes is shielded and goes on."""
+        self._cancelled = True
         for task in tuple(self._tasks):
             task.cancel()
 
