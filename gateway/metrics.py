@@ -15,7 +15,9 @@ class Metrics:
     def __init__(self) -> None:
         r = self.registry = CollectorRegistry()
         self.calls = Counter("gateway_calls", "Calls that were sent to an engine, by how they ended.", ["model", "outcome"], registry=r)
-        self.tokens = Counter("gateway_tokens", "Known tokens of settled calls, by kind and by where the number came from.", ["model", "kind", "source"], registry=r)
+        self.tokens = Counter(
+            "gateway_tokens", "Known tokens of settled calls, by kind and by where the number came from.", ["model", "kind", "source"], registry=r
+        )
         self.charged = Counter("gateway_charged_tokens", "Tokens charged to limits.", ["model", "kind"], registry=r)
         self.unknown = Counter("gateway_unknown_usage", "Settled calls of which a token count is unknown.", ["model", "kind"], registry=r)
         self.refusals = Counter("gateway_refusals", "Calls that were not admitted, by code.", ["code"], registry=r)
@@ -24,12 +26,19 @@ class Metrics:
         self.unauthorized = Counter("gateway_unauthorized", "Requests without a known key.", registry=r)
         self.undeclared = Counter("gateway_undeclared", "Requests for a method and path that is not declared.", registry=r)
         self.faults = Counter("gateway_meter_faults", "Events on which a reader choked.", ["model"], registry=r)
+        self.drifts = Counter("gateway_count_drift", "Prompt counts that were to be exact and differed from the engine's report.", ["model"], registry=r)
+        self.overshoots = Counter("gateway_overshoot", "Calls that were charged more than they had reserved.", ["model"], registry=r)
+        self.overshot_tokens = Counter("gateway_overshoot_tokens", "Tokens charged above what was reserved.", ["model", "kind"], registry=r)
         self.waiting = Gauge("gateway_waiting_calls", "Calls in the waiting place.", registry=r)
         self.in_flight = Gauge("gateway_in_flight_calls", "Calls from admission to settlement.", registry=r)
         self.slots_busy = Gauge("gateway_slots_busy", "Slots taken, by upstream.", ["upstream"], registry=r)
         self.waited = Histogram("gateway_waited_seconds", "Time from arrival in the waiting place to admission.", ["model"], buckets=SECONDS, registry=r)
-        self.first_token = Histogram("gateway_time_to_first_token_seconds", "From sending a call to the first content of its answer.", ["model"], buckets=SECONDS, registry=r)
-        self.overhead = Histogram("gateway_overhead_seconds", "The gateway's own share of a call: neither waiting nor the engine.", buckets=FINE_SECONDS, registry=r)
+        self.first_token = Histogram(
+            "gateway_time_to_first_token_seconds", "From sending a call to the first content of its answer.", ["model"], buckets=SECONDS, registry=r
+        )
+        self.overhead = Histogram(
+            "gateway_overhead_seconds", "The gateway's own share of a call: neither waiting nor the engine.", buckets=FINE_SECONDS, registry=r
+        )
         self.commit = Histogram("gateway_ledger_commit_seconds", "One durable commit of the ledger.", buckets=FINE_SECONDS, registry=r)
 
     def render(self) -> bytes:

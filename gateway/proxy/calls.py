@@ -10,12 +10,14 @@ from aiohttp import web
 
 from gateway.accounting.decision import Demand
 from gateway.accounting.limit import CallCaps, Limit, Shortfall
+from gateway.accounting.quantity import Quantity
 from gateway.accounting.wanting import make_demand
 from gateway.dialects import DIALECTS, FAMILIES
 from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts
 from gateway.engines.engine import Engine
 from gateway.errors import ClockUncertain, EngineFailure, LedgerUnavailable
 from gateway.policy.declaration import ModelPolicy, Policy
+from gateway.policy.declared import PROMPT_TOKENS
 from gateway.policy.resolve import call_caps, resolve_limits
 from gateway.proxy.body import BodyBounds, parse_body, read_body
 from gateway.proxy.identify import presented_key, session_headers
@@ -29,6 +31,7 @@ from gateway.upstream.forward import Upstream
 BODY_READ_S = 60.0
 """Longest that a body may take to arrive."""
 MODELS = "openai.models"
+NEEDS_PROMPT = frozenset({Quantity.INPUT_TOKENS, Quantity.TOTAL_TOKENS, PROMPT_TOKENS, "context_tokens"})
 
 
 class Unauthorized(Exception):
@@ -130,7 +133,9 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     policy = identity.campaign.policy
     upstream = _upstream_for(services, policy, identity.lane, asked.model)
     model = policy.models[asked.model]
-    counter = services.engines.counter(upstream.name, asked.model, model.counter)
+    counter = services.engines.counter(upstream.name, asked.model, model.counter, model.image_tokens_max, model.overhead_tokens)
+    if (asked.pictures or not _has_measure(counter)) and _input_is_capped(services, identity, model, asked.model):
+        _check_countable(counter, model, asked)
     bound, exact = await _bound(counter, asked)
     return Call(
         call_id=call_id,
@@ -174,6 +179,25 @@ def _facts(services: Services, upstream: Upstream, dialect: str, model: str) -> 
 
 def _smaller(one: int | None, other: int | None) -> int | None:
     return min((size for size in (one, other) if size is not None), default=None)
+
+
+def _has_measure(counter: Counter) -> bool:
+    return counter.can_count or counter.knows_overhead
+
+
+def _input_is_capped(services: Services, identity: Identity, model: ModelPolicy, name: str) -> bool:
+    """Something that the operator declared rests on how long this prompt is."""
+    every = (*identity.campaign.policy.declared, *services.settings.limits.declared)
+    return model.context_tokens is not None or any(item.quantity in NEEDS_PROMPT and item.concerns(identity.lane, name) for item in every)
+
+
+def _check_countable(counter: Counter, model: ModelPolicy, request: CallRequest) -> None:
+    """Under a cap on input. Raises BodyError for pictures of which nobody said how long they are, Refused where nothing can say how long the prompt is."""
+    if request.pictures and model.image_tokens_max is None:
+        key = f'models."{request.model}".image_tokens_max'
+        raise BodyError("not_allowed", f"Pictures are not allowed here: `{key}` of the policy would allow them.", "messages", key)
+    if not _has_measure(counter):
+        raise Refused(Refusal(code="engine_unavailable", final=False))
 
 
 async def _bound(counter: Counter, request: CallRequest) -> tuple[int, bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gateway.accounting.commands import Event, Settle, Void
@@ -13,6 +14,7 @@ from gateway.errors import CommandRejected, LedgerUnavailable
 from gateway.logs import log
 from gateway.proxy.delivered import count_delivered
 from gateway.proxy.under_way import UnderWay
+from gateway.tokenizers.tokenizer import Finding
 
 RETRY_FIRST_S = 0.2
 RETRY_LONGEST_S = 5.0
@@ -108,7 +110,7 @@ def _held(reservation: UnderWay) -> Held:
     admission, request = reservation.admission, reservation.call.request
     return Held(
         prompt_tokens=admission.prompt_tokens,
-        prompt_exact=admission.prompt_exact,
+        prompt_exact=admission.prompt_exact and not request.pictures,  # a picture counts as the most that it can be
         ceiling=admission.output,
         context_tokens=reservation.call.context_tokens,
         choices=request.choices * request.prompts,
@@ -118,13 +120,16 @@ def _held(reservation: UnderWay) -> Held:
 def _learned(reservation: UnderWay, terms: Terms) -> Terms:
     """The report held against the figure that was reserved. A count that was never meant to be exact does not drift."""
     call, admission = reservation.call, reservation.admission
-    was_exact = call.counter.exact
-    if terms.source is Source.REPORTED and terms.usage.input_tokens is not None:
-        finding = call.counter.observe(call.request, admission.prompt_tokens, admission.prompt_exact, terms.usage.input_tokens)
-        if finding is not None:
-            log.warning("the engine's prompt count differs", extra={"fields": {"call": call.call_id, "finding": str(finding)}})
-    flags = terms.flags if was_exact else tuple(flag for flag in terms.flags if flag != "count_drift")
-    return replace(terms, flags=flags)
+    reported, finding = terms.usage.input_tokens, None
+    if terms.source is Source.REPORTED and reported is not None:
+        finding = call.counter.observe(call.request, admission.prompt_tokens, admission.prompt_exact, reported)
+    if finding is not None:
+        log.warning("the engine's prompt count differs", extra={"fields": {"call": call.call_id, "finding": str(finding)}})
+        details = {"reserved": admission.prompt_tokens, "reported": reported, "counted_by": call.counter.name if admission.prompt_exact else "bound"}
+        reservation.services.background.spawn(_on_record(reservation, str(finding), details))
+    if finding is Finding.COUNT_DRIFT:
+        return terms
+    return replace(terms, flags=tuple(flag for flag in terms.flags if flag != "count_drift"))
 
 
 def _details(reservation: UnderWay, reading: Reading) -> dict[str, object]:
@@ -184,23 +189,30 @@ def _measured(reservation: UnderWay, terms: Terms, reading: Reading) -> None:
         metrics.first_token.labels(model).observe(reservation.answer.first_byte_ms / 1000)
     if any(anomaly.startswith("reader_choked") for anomaly in reading.anomalies):
         metrics.faults.labels(model).inc()
+    if "count_drift" in terms.flags:
+        metrics.drifts.labels(model).inc()
+    if "overshoot" in terms.flags:
+        metrics.overshoots.labels(model).inc()
+        held = {"input": reservation.admission.prompt_tokens, "output": reservation.admission.output}
+        for kind, tokens in (("input", terms.charge.input_tokens), ("output", terms.charge.output_tokens)):
+            metrics.overshot_tokens.labels(model, kind).inc(max(0, tokens - held[kind]))
     if reservation.admission.clamped_by is not None:
         metrics.clamps.labels(reservation.admission.clamped_by).inc()
 
 
 async def drained_too_long(reservation: UnderWay) -> None:
-    """On record: the engine was left at work, and nothing confirms that it stopped."""
+    """The engine was left at work, and nothing confirms that it stopped."""
+    await _on_record(reservation, "cancel_unconfirmed", {"upstream": reservation.admission.upstream})
+
+
+async def _on_record(reservation: UnderWay, name: str, details: Mapping[str, object]) -> None:
+    """Something that must stand beside the settlement and changes no account."""
     call, services = reservation.call, reservation.services
     identity = call.identity
     event = Event(
-        campaign=identity.campaign.campaign,
-        run=identity.run.run,
-        call_id=call.call_id,
-        name="cancel_unconfirmed",
-        at_ms=services.ledger.now_ms(),
-        details={"upstream": reservation.admission.upstream},
+        campaign=identity.campaign.campaign, run=identity.run.run, call_id=call.call_id, name=name, at_ms=services.ledger.now_ms(), details=details
     )
     try:
         await services.ledger.post(event)
     except (LedgerUnavailable, CommandRejected) as error:
-        log.error("an event could not be written", extra={"fields": {"call": call.call_id, "error": str(error)}})
+        log.error("an event could not be written", extra={"fields": {"call": call.call_id, "name": name, "error": str(error)}})

@@ -7,7 +7,8 @@ it is the engine's own (`exact`) or an estimate. Nothing here opens a socket: wh
 * shape.py: the sizes of a request that a bound needs
 * byte_bound.py: the bound, from those sizes and a model's overhead
 * overhead.py: that overhead, measured by letting the engine render small conversations
-* bpe.py: tiktoken's encodings, their vocabularies shipped in the package
+* vocabulary.py: the vocabularies shipped in the package, checked when they are read
+* bpe.py: counting with one of them
 * engine.py: llama.cpp's own template and tokenizer, asked over its helper paths
 * rendered_cache.py: what was counted before of a conversation that grows
 * counters.py: the three counters: the engine's, a local vocabulary's, bytes alone

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from gateway.engines.engine import Engine
 from gateway.errors import ConfigurationError
-from gateway.tokenizers.bpe import VOCABULARIES, BpeTokenizer
-from gateway.tokenizers.counters import ByteCounter, EngineCounter, LocalCounter, MeasuredOverhead
+from gateway.tokenizers.bpe import BpeTokenizer
+from gateway.tokenizers.counters import ByteCounter, DeclaredOverhead, EngineCounter, LocalCounter, MeasuredOverhead
 from gateway.tokenizers.engine import LlamaCppTokenizer
 from gateway.tokenizers.rendered_cache import RenderedCache
 from gateway.tokenizers.tokenizer import Counter, Post
+from gateway.tokenizers.vocabulary import VOCABULARIES
 
 WORDS = ("engine", *(f"tiktoken:{name}" for name in VOCABULARIES), "bytes")
 
@@ -38,13 +39,25 @@ def check_word(word: str, engine: Engine) -> None:
         raise ConfigurationError(f"counter 'engine': an engine of kind {engine.kind!r} has no tokenizer to ask; use {WORDS[1]!r} or 'bytes'")
 
 
-def choose_counter(word: str, engine: Engine, post: Post, encodings: Encodings, cache: RenderedCache, image_tokens_max: int = 0) -> Counter:
-    """One for each model on each upstream. Raises ConfigurationError."""
+def choose_counter(
+    word: str,
+    engine: Engine,
+    post: Post,
+    encodings: Encodings,
+    cache: RenderedCache,
+    image_tokens_max: int | None = None,
+    overhead_tokens: int | None = None,
+) -> Counter:
+    """One for each model on each upstream. `overhead_tokens`: what the template adds, for an engine that can't be asked. Raises ConfigurationError."""
     check_word(word, engine)
     tokenizer = LlamaCppTokenizer(post, cache, strip_fields=engine.strip_fields) if engine.counter == "llama.cpp" else None
-    overhead = MeasuredOverhead(tokenizer) if tokenizer is not None else None
+    overhead: MeasuredOverhead | DeclaredOverhead | None = None
+    if tokenizer is not None:
+        overhead = MeasuredOverhead(tokenizer)
+    elif overhead_tokens is not None:
+        overhead = DeclaredOverhead(overhead_tokens)
     if word == "bytes":
         return ByteCounter(overhead, image_tokens_max)
-    if word == "engine" and tokenizer is not None and overhead is not None:
+    if word == "engine" and tokenizer is not None:
         return EngineCounter(tokenizer, overhead, image_tokens_max)
     return LocalCounter(encodings.get(word.partition(":")[2]), overhead, image_tokens_max)

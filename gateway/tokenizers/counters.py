@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from gateway.dialects.dialect import CallRequest
@@ -68,6 +69,23 @@ class MeasuredOverhead:
         return await measure(self._tokenizer.render, self._tokenizer.specials)
 
 
+class DeclaredOverhead:
+    """What the policy says of the fixed part, for an engine that can't be asked; the rest as it is assumed of any template."""
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self.value = replace(ASSUMED, fixed=tokens, fixed_with_tools=tokens)
+
+    async def ready(self) -> Overhead:
+        return self.value
+
+    def forget(self) -> None:
+        """A declaration stays true."""
+
+
+TemplateOverhead = MeasuredOverhead | DeclaredOverhead
+
+
 class _Bounded:
     """What the counters share: the bound, and what reports teach."""
 
@@ -75,9 +93,10 @@ class _Bounded:
     can_count = False
     begins_exact = False
 
-    def __init__(self, overhead: MeasuredOverhead | None, image_tokens_max: int) -> None:
+    def __init__(self, overhead: TemplateOverhead | None, image_tokens_max: int | None) -> None:
         self._overhead = overhead
-        self._image_tokens_max = image_tokens_max
+        self._pictures_known = image_tokens_max is not None
+        self._image_tokens_max = image_tokens_max or 0
         self._overshot = False
         self._exact = self.begins_exact
 
@@ -101,6 +120,8 @@ class _Bounded:
         return bound_tokens(shape_of(request), self._measured(), self._image_tokens_max), False
 
     def observe(self, request: CallRequest, tokens: int, counted: bool, reported: int) -> Finding | None:
+        if request.pictures and not self._pictures_known:
+            return None
         if not counted and reported > tokens:
             self._overshot = True
             return Finding.OVERSHOOT
@@ -132,7 +153,7 @@ class EngineCounter(_Bounded):
     can_count = True
     begins_exact = True
 
-    def __init__(self, tokenizer: LlamaCppTokenizer, overhead: MeasuredOverhead, image_tokens_max: int) -> None:
+    def __init__(self, tokenizer: LlamaCppTokenizer, overhead: TemplateOverhead | None, image_tokens_max: int | None) -> None:
         super().__init__(overhead, image_tokens_max)
         self._tokenizer = tokenizer
         self._turns = _Turns()
@@ -151,7 +172,7 @@ class LocalCounter(_Bounded):
 
     can_count = True
 
-    def __init__(self, tokenizer: Tokenizer, overhead: MeasuredOverhead | None, image_tokens_max: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, overhead: TemplateOverhead | None, image_tokens_max: int | None) -> None:
         super().__init__(overhead, image_tokens_max)
         self.name = tokenizer.name
         self._tokenizer = tokenizer
@@ -161,9 +182,12 @@ class LocalCounter(_Bounded):
         await self.ready()
         shape = shape_of(request)
         pictures = self._image_tokens_max * shape.pictures
-        added = bound_tokens(shape, self._measured(), 0) - shape.text_bytes - SPARE_TOKENS
+        declared = self._overhead.tokens if isinstance(self._overhead, DeclaredOverhead) else 0
+        added = bound_tokens(shape, self._measured(), 0) - shape.text_bytes - SPARE_TOKENS - declared
         async with self._turns.of(run_key):
-            return await self._tokenizer.count(request.rendered_parts) + -(-added // OVERHEAD_BYTES_PER_TOKEN) + pictures
+            texts = await self._tokenizer.count(request.rendered_parts)
+        estimate = texts + declared + -(-added // OVERHEAD_BYTES_PER_TOKEN) + pictures
+        return min(estimate, self.bound(request)[0]) if self.knows_overhead and self.trusts_bound else estimate
 
     async def count_text(self, text: str) -> int:
         return await self._tokenizer.count([text])

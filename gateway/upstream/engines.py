@@ -39,7 +39,7 @@ class Engines:
         self._identities: dict[str, Identity] = {}
         self._encodings = Encodings()
         self._cache = RenderedCache()
-        self._counters: dict[tuple[str, str, str], Counter] = {}
+        self._counters: dict[tuple[str, str, str, int | None, int | None], Counter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.fallback = self._encodings.get(FALLBACK_ENCODING)
         self.on_fingerprint: Callable[[str], None] = lambda _upstream: None
@@ -59,13 +59,14 @@ class Engines:
         await asyncio.gather(*(upstream.close() for upstream in self.upstreams.values()))
         self._encodings.close()
 
-    def counter(self, upstream: str, model: str, word: str) -> Counter:
-        """Of one model on one upstream. Raises ConfigurationError where the engine can't be counted that way."""
-        key = (upstream, model, word)
+    def counter(self, upstream: str, model: str, word: str, image_tokens_max: int | None = None, overhead_tokens: int | None = None) -> Counter:
+        """Of one model on one upstream, as one policy declares it. Raises ConfigurationError where the engine can't be counted that way."""
+        key = (upstream, model, word, image_tokens_max, overhead_tokens)
         found = self._counters.get(key)
         if found is None:
             way = self.upstreams[upstream]
-            found = self._counters[key] = choose_counter(word, way.engine, way.post_json, self._encodings, self._cache)
+            found = choose_counter(word, way.engine, way.post_json, self._encodings, self._cache, image_tokens_max, overhead_tokens)
+            self._counters[key] = found
         return found
 
     def context(self, upstream: str) -> int | None:
@@ -115,8 +116,8 @@ class Engines:
         changed = name in self._identities and self._identities[name].fingerprint != found.fingerprint
         self._identities[name] = found
         if changed:
-            for (upstream, _, _), counter in self._counters.items():
-                if upstream == name:
+            for key, counter in self._counters.items():
+                if key[0] == name:
                     counter.forget()
             self.on_fingerprint(name)
 

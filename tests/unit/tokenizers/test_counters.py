@@ -198,7 +198,7 @@ async def test_a_counter_without_an_engine_to_ask_bounds_generously_and_says_tha
     assert 2 < await counter.count(request, "r") < 200
 
 
-@pytest.mark.parametrize(("word", "kind"), [("engine", "generic"), ("tiktoken:cl100k_base", "llama.cpp"), ("tokens", "llama.cpp")])
+@pytest.mark.parametrize(("word", "kind"), [("engine", "generic"), ("tiktoken:p50k_base", "llama.cpp"), ("tokens", "llama.cpp")])
 def test_a_word_that_does_not_fit_is_told(engine: SmallEngine, word: str, kind: str) -> None:
     with pytest.raises(ConfigurationError, match="counter"):
         choose_counter(word, ENGINES[kind], engine.post, Encodings(), RenderedCache())
