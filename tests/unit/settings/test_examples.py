@@ -42,8 +42,8 @@ def test_a_shipped_policy_loads_under_the_shipped_settings(file: Path) -> None:
     load_settings(ROOT / "gateway.example.toml").check_policy(load_policy(file))
 
 
-def test_default_pilot_and_reference_are_shipped() -> None:
-    assert {"default", "pilot", "reference"} <= {file.stem for file in POLICIES}
+def test_default_reference_and_three_set_ups_are_shipped() -> None:
+    assert {"default", "reference", "pilot", "production", "tuning"} <= {file.stem for file in POLICIES}
 
 
 @pytest.mark.parametrize("file", [*POLICIES, ROOT / "gateway.example.toml"], ids=lambda file: file.name)

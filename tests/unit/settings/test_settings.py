@@ -96,7 +96,7 @@ def test_what_holds_in_the_end_is_shown_with_the_place_that_set_it() -> None:
     settings = load_settings(ROOT / "gateway.example.toml")
     rows = {row.name: row for row in explain_effective(load_policy(ROOT / "policies/pilot.toml"), settings)}
     assert rows["campaign.background.day.requests"].value == "30 (Asia/Shanghai)"
-    assert rows["campaign.background.day.requests"].origin.endswith("policies/pilot.toml:24")
+    assert rows["campaign.background.day.requests"].origin.endswith("policies/pilot.toml:25")
     assert rows["gateway.day.requests"].origin.startswith(str(ROOT / "gateway.example.toml:"))
     assert rows["admission.queue_seconds"][1:] == ("120", "default")
     assert rows["run.foreground.requests"].value == "50"
