@@ -1,4 +1,4 @@
-"""README says what is so: its commands are done in a folder of their own, in its order, against a real gateway; what it shows of their output is what they print."""
+"""README's commands are done in a folder of their own, in its order, against a real gateway; what it shows of their output is what they print."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ def test_the_receipt_on_the_first_screen_is_the_one_that_its_commands_give(ran: 
 
 
 def test_nothing_is_shown_that_no_command_prints() -> None:
-    assert [number for number, block in enumerate(BLOCKS) if block.language == "text"] == [next(n for n, b in enumerate(BLOCKS) if b.language == "text"), *SHOWN]
+    assert [number for number, block in enumerate(BLOCKS) if block.language == "text"] == [
+        next(n for n, b in enumerate(BLOCKS) if b.language == "text"),
+        *SHOWN,
+    ]
 
 
 def test_a_command_that_fails_or_prints_something_else_would_be_seen(mock_process: MockProcess) -> None:
@@ -100,7 +103,9 @@ def test_each_shell_block_of_readme_says_how_it_is_tested() -> None:
 
 def test_each_make_command_of_readme_is_a_target() -> None:
     targets = set(re.findall(r"^([a-z-]+)[a-z -]*:(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"\bmake ([a-z][a-z-]*)", "".join(block.text for block in BLOCKS if block.info == "make") + " ".join(re.findall(r"`(make .*?)`", README))))
+    named = set(
+        re.findall(r"\bmake ([a-z][a-z-]*)", "".join(block.text for block in BLOCKS if block.info == "make") + " ".join(re.findall(r"`(make .*?)`", README)))
+    )
     assert {"run", "test", "demo"} <= named <= targets
 
 
