@@ -11,6 +11,9 @@ LARGEST: Final = 2**53 - 1
 UNLIMITED: Final = -1
 """What several servers take for "no cap": the same as naming none."""
 
+_WHOLE: Final[Mapping[int, str]] = {0: "a whole number, not below zero", 1: "a whole number above zero"}
+"""Without digits: no refusal holds one."""
+
 
 def invalid(name: str, what: str) -> BodyError:
     return BodyError("body_invalid", f"The field {name} must be {what}.", name)
@@ -41,7 +44,7 @@ def whole_number(body: Mapping[str, Any], name: str, least: int) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise invalid(name, f"a whole number, {least} or more")
+        raise invalid(name, _WHOLE.get(least, "a whole number"))
     return min(value, LARGEST)
 
 

@@ -148,7 +148,7 @@ _OURS: Final = frozenset({"rid", "request_id", "response_fields", "sse_ping_inte
 def _choices(body: Mapping[str, Any]) -> int:
     value = whole_number(body, "n", 1)
     if value is not None and value > CHOICES_MAX:
-        raise invalid("n", f"at most {CHOICES_MAX}")
+        raise invalid("n", "smaller")
     return value or 1
 
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http import HttpVersion11
+
+_MEMBERS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
+"""A text, skipped whole (also one that never ends: time stays linear), or what begins or parts members."""
+_QUOTE: Final = 0x22
+_TOO_MANY: Final = "The body has more members than this gateway takes."
+_TOO_LARGE: Final = "The body is larger than this gateway takes."
 
 
 class BodyRefused(Exception):
@@ -30,54 +39,99 @@ class BodyBounds:
 
 async def read_body(request: web.BaseRequest, bounds: BodyBounds) -> bytes:
     """The raw body. Raises BodyRefused before more than `max_bytes` are held."""
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise BodyRefused("body_invalid", "The body is compressed; send it plain.")
+    _check_framing(request)
     if (request.content_length or 0) > bounds.max_bytes:
-        raise BodyRefused("body_too_large", "The body is larger than this gateway takes.")
-    pieces: list[bytes] = []
-    size = 0
+        raise BodyRefused("body_too_large", _TOO_LARGE)
+    if request.version >= HttpVersion11 and request.headers.get("expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
+    held = bytearray()
+    first = b""
     try:
         async with asyncio.timeout(bounds.read_seconds):
             async for piece in request.content.iter_any():
-                size += len(piece)
-                if size > bounds.max_bytes:
-                    raise BodyRefused("body_too_large", "The body is larger than this gateway takes.")
-                pieces.append(piece)
+                if len(first) + len(held) + len(piece) > bounds.max_bytes:
+                    raise BodyRefused("body_too_large", _TOO_LARGE)
+                if first:
+                    held += piece
+                else:
+                    first = piece
     except TimeoutError:
         raise BodyRefused("body_invalid", "The body did not arrive in time.") from None
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    except web.RequestPayloadError:
+        raise BodyRefused("body_invalid", "The body is not framed as its head says.") from None
+    return first + held if held else first
+
+
+def _check_framing(request: web.BaseRequest) -> None:
+    """Chunks or a length, nothing between: whoever stands before or behind must see the same end of a body."""
+    codings = [value.strip().lower() for value in request.headers.getall("transfer-encoding", ())]
+    if codings and (codings != ["chunked"] or request.version < HttpVersion11):
+        raise BodyRefused("body_invalid", "The transfer encoding of the body is not one that this gateway takes.")
+    if any(value.strip().lower() not in ("", "identity") for value in request.headers.getall("content-encoding", ())):
+        raise BodyRefused("body_invalid", "The body is compressed; send it plain.")
+
+
+class _NotPlain(ValueError):
+    """The text says what is wrong."""
 
 
 def parse_body(raw: bytes, bounds: BodyBounds) -> dict[str, Any]:
-    """The body as an object. UTF-8 without a byte order mark, no duplicate key, no NaN, nothing behind it."""
+    """The body as an object. UTF-8 without a byte order mark, no duplicate key, no NaN, nothing that is not a finite number, nothing behind it."""
+    _count_members(raw, bounds.max_keys)
     try:
-        text = raw.decode("utf-8")
-        parsed = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        parsed = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
         raise BodyRefused("body_too_large", "The body is nested too deeply.") from None
-    except (UnicodeDecodeError, ValueError) as error:
-        raise BodyRefused("body_invalid", f"The body is not plain JSON: {_reason(error)}.") from None
+    except ValueError as error:
+        raise BodyRefused("body_invalid", f"The body is not plain JSON: {_reason(error, raw)}.") from None
     if not isinstance(parsed, dict):
         raise BodyRefused("body_invalid", "The body must be a JSON object.")
     _check_shape(parsed, bounds)
     return parsed
 
 
+def _count_members(raw: bytes, most: int) -> None:
+    """Before parsing, which costs memory by the member: no more commas and openings than so many members can have (an empty list has one more)."""
+    most = 2 * most + 1
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") <= most:
+        return
+    found = 0
+    for token in _MEMBERS.finditer(raw):
+        if raw[token.start()] != _QUOTE:
+            found += 1
+            if found > most:
+                raise BodyRefused("body_too_large", _TOO_MANY)
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise _NotPlain("a key stands twice in one object")
     return made
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
+    raise _NotPlain(f"{name} is not a JSON number")
 
 
-def _reason(error: ValueError) -> str:
+def _finite(text: str) -> float:
+    """What becomes infinite here would go on as something else than was sent."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise _NotPlain("a number in it is too large")
+    return value
+
+
+def _reason(error: ValueError, raw: bytes) -> str:
+    """In words without digits."""
+    if isinstance(error, _NotPlain):
+        return str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not valid Unicode"
     if isinstance(error, json.JSONDecodeError):
-        return error.msg.lower()
-    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)[:120]
+        return "it begins with a byte order mark" if raw.startswith(b"\xef\xbb\xbf") else error.msg.lower()
+    return "a number in it is too long"
 
 
 def _check_shape(parsed: dict[str, Any], bounds: BodyBounds) -> None:
@@ -90,7 +144,7 @@ def _check_shape(parsed: dict[str, Any], bounds: BodyBounds) -> None:
             keys += len(node)
             below += [child for child in children if isinstance(child, dict | list)]
         if keys > bounds.max_keys:
-            raise BodyRefused("body_too_large", "The body has more members than this gateway takes.")
+            raise BodyRefused("body_too_large", _TOO_MANY)
         if not below:
             return
         level = below

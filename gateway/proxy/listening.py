@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from aiohttp import web
-from aiohttp.http import HttpVersion11
+from typing import Any
 
+from aiohttp import web
+
+from gateway.dialects.dialect import Wording
 from gateway.dialects.openai_replies import reply as openai_reply
 from gateway.errors import ConfigurationError
+from gateway.ids import new_call_id
+from gateway.logs import log
 from gateway.proxy.exchange import answer
-from gateway.proxy.refusing import refusal_wording
+from gateway.proxy.refusing import BAD_REQUEST, refusal_wording
 from gateway.services import Services
 from gateway.upstream.call import Refusal
 
@@ -22,12 +26,52 @@ LINGER_S = 5.0
 """How long the rest of a refused body is read, so that the refusal arrives."""
 
 
+class Connection(web.RequestHandler):
+    """One connection. What is no HTTP is answered in our own form, and its text goes nowhere: it can hold a key."""
+
+    __slots__ = ()
+
+    def handle_error(self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None) -> web.StreamResponse:
+        """What the parser refused, before there was a request."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer is under way: it can only be broken off")
+        call_id = new_call_id()
+        log.info("a request is not well-formed", extra={"fields": {"call": call_id, "error": type(exc).__name__}})
+        response = _whole(call_id, BAD_REQUEST)
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        error = kw.get("exc_info")
+        log.warning("a connection was given up", extra={"fields": {"error": type(error).__name__}})
+
+    def data_received(self, data: bytes) -> None:
+        """The framing of a body can break while its request is handled: who reads it is told at once."""
+        super().data_received(data)
+        if self._messages and self._current_request is not None and getattr(self._messages[-1][0], "exc", None) is not None:
+            self._current_request.content.set_exception(web.RequestPayloadError("the framing of the body broke"))
+
+
+class Server(web.Server):
+    """aiohttp's, with our connections."""
+
+    def __call__(self) -> web.RequestHandler:
+        return Connection(self, loop=self._loop, **self._kwargs)
+
+
+def _whole(call_id: str, wording: Wording) -> web.Response:
+    """An answer to what is no call, with its ids all the same."""
+    reply = openai_reply(wording)
+    headers = {"x-request-id": call_id, "request-id": call_id, **reply.headers, "Connection": "close"}
+    return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type, headers=headers)
+
+
 class DataListener:
     def __init__(self, services: Services, listen: str) -> None:
         host, _, port = listen.rpartition(":")
         self.host, self.port = host.strip("[]"), int(port)
         self._services = services
-        self._server = web.Server(
+        self._server = Server(
             self._handle,
             handler_cancellation=True,  # without it nobody hears that an agent left
             access_log=None,
@@ -73,11 +117,8 @@ class DataListener:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if len(self._server.connections) > self._services.settings.bounds.max_connections:
-            reply = openai_reply(refusal_wording(Refusal(code="overloaded", final=False)))
-            refused = web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)
+            self._services.metrics.refusals.labels("overloaded").inc()
+            refused = _whole(new_call_id(), refusal_wording(Refusal(code="overloaded", final=False)))
             refused.force_close()
             return refused
-        response = await answer(request, self._services)
-        if request.version < HttpVersion11:
-            response.force_close()
-        return response
+        return await answer(request, self._services)

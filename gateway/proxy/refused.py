@@ -49,8 +49,9 @@ async def refuse(error: Exception, route: Route | None, services: Services, agen
 
 
 def _worded(error: Exception, refusal: Refusal, route: Route) -> Reply:
-    status = route.identity.campaign.policy.agent.refusal_status.get(route.api)
-    wording = guard_wording(error) if isinstance(error, BodyError | BodyRefused) else refusal_wording(refusal, status)
+    told = route.identity.campaign.policy.agent
+    status = told.refusal_status.get(route.api)
+    wording = guard_wording(error) if isinstance(error, BodyError | BodyRefused) else refusal_wording(refusal, status, tell=told.tell_agent)
     dialect = DIALECTS.get(route.api)
     return dialect.reply(wording) if dialect is not None else openai_reply(wording)
 

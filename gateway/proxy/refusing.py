@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from gateway.accounting.usage import Outcome
 from gateway.dialects.dialect import BodyError, ReplyKind, Wording
+from gateway.dialects.retry_words import is_final_wording
 from gateway.errors import EngineFailure
 from gateway.proxy.body import BodyRefused
+from gateway.proxy.cleaning import clean_text
 from gateway.upstream.call import Refusal
 
 FINAL_WORDS = {
@@ -32,6 +34,7 @@ UNAVAILABLE_WORDS = {
 PASSING_CODES = frozenset(PASSING_WORDS)
 UNAUTHORIZED = Wording(kind=ReplyKind.UNAUTHORIZED, code="unauthorized", message="The key is missing or not known.", status=401)
 UNDECLARED = Wording(kind=ReplyKind.NOT_FOUND, code="not_found", message="Not a declared API of this gateway.", status=404)
+BAD_REQUEST = Wording(kind=ReplyKind.GUARD, code="bad_request", message="The request is not well-formed HTTP, or its head is too large.")
 CUT_WORDS = {
     Outcome.CLOSED_CUT: "run_closed",
     Outcome.DEADLINE_CUT: "run_budget_reached",
@@ -39,23 +42,43 @@ CUT_WORDS = {
 }
 
 
-def refusal_wording(refusal: Refusal, status: int | None = None) -> Wording:
-    """`status`: what the policy sets for a final refusal in this dialect, else None."""
+def refusal_wording(refusal: Refusal, status: int | None = None, *, tell: bool = True) -> Wording:
+    """`status`: what the policy sets for a final refusal in this dialect, else None. `tell`: the agent may see numbers."""
     code = refusal.code
     if code in PASSING_WORDS:
         return Wording(kind=ReplyKind.PASSING, code=code, message=PASSING_WORDS[code])
     if code in UNAVAILABLE_WORDS:
         return Wording(kind=ReplyKind.UNAVAILABLE, code=code, message=UNAVAILABLE_WORDS[code], status=503)
     if code == "context_overflow":
-        return Wording(kind=ReplyKind.CONTEXT_OVERFLOW, code=code, message="The prompt leaves no room for an answer in the context of this model.")
+        return _overflow_wording(refusal, tell)
     kind = ReplyKind.PROMPT_ABOVE_CAP if code == "prompt_above_cap" else ReplyKind.FINAL
     return Wording(kind=kind, code=code, message=FINAL_WORDS.get(code, FINAL_WORDS["run_budget_reached"]), status=status)
+
+
+def _overflow_wording(refusal: Refusal, tell: bool) -> Wording:
+    """In the engine's own form, which holds both numbers where it has them: agents compact by these."""
+    shortfall = refusal.shortfall if tell else None
+    return Wording(
+        kind=ReplyKind.CONTEXT_OVERFLOW,
+        code=refusal.code,
+        message="The prompt leaves no room for an answer in the context of this model.",
+        engine=refusal.engine,
+        prompt_tokens=0 if shortfall is None else shortfall.asked,
+        context_tokens=0 if shortfall is None else shortfall.ceiling,
+    )
 
 
 def guard_wording(error: BodyError | BodyRefused) -> Wording:
     """What the guard refuses: 400, 404 for an unknown model."""
     kind = ReplyKind.NOT_FOUND if error.code == "model_not_found" else ReplyKind.GUARD
     return Wording(kind=kind, code=error.code, message=str(error), param=getattr(error, "field_name", ""))
+
+
+def template_words(reason: str) -> str:
+    """Why a model's template refuses a conversation: in the engine's words where these are clean and would make nobody try again."""
+    words = "The model's template can't render this conversation"
+    reason = clean_text(reason)[:200].strip()
+    return f"{words}: {reason}" if reason and is_final_wording(reason) else f"{words}."
 
 
 def engine_wording(failure: EngineFailure) -> Wording:

@@ -19,6 +19,8 @@ class Refusal:
     message: str = ""
     field_name: str = ""
     waited_ms: int = 0
+    engine: str = ""
+    """Kind of the engine, where the refusal takes its own form."""
 
 
 class Refused(Exception):
