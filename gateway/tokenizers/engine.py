@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from array import array
 from collections.abc import Mapping, Sequence
 from itertools import count as count_up
 from itertools import islice
@@ -67,10 +68,10 @@ class LlamaCppTokenizer:
             raise CannotCount(f"{RENDER_PATH} gave no prompt")
         return prompt.encode("utf-8", "surrogatepass")
 
-    async def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> list[int]:
+    async def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> Sequence[int]:
         value = await self._ask(TOKENIZE_PATH, {"content": text, "add_special": add_special, "parse_special": parse_special})
         tokens = value.get("tokens")
-        if not isinstance(tokens, list):
+        if not isinstance(tokens, list | array):
             raise CannotCount(f"{TOKENIZE_PATH} gave no tokens")
         return tokens
 

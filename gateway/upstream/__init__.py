@@ -7,7 +7,7 @@ Rule: a call waits in one place and holds nothing there, it is sent once, byte f
 * turns.py: its logic, without I/O; effects.py what a turn leads to; queue.py who waits; flows.py whose turn it is; waiter.py one call that waits
 * places.py, slots.py, alarms.py, counting.py: accounts and room set aside, slots, the moments that change a wait, whose prompt is counted
 * engines.py: all engines of a gateway, their health, identity and counters
-* forward.py: `Upstream`: a call out, its answer back; helper requests
+* forward.py: `Upstream`: a call out, its answer back; helper requests; helper_answer.py: what comes back of these
 * answer.py: an answer while it comes in, with a time-out for each phase
 * pool.py: the connections to one engine
 * health.py: whether an engine can be used

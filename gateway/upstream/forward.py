@@ -21,6 +21,7 @@ from yarl import URL
 from gateway.engines.engine import Engine
 from gateway.errors import ConfigurationError, EngineFailure
 from gateway.upstream.answer import BODY_BYTES_MAX, Answer, Timeouts, Watch
+from gateway.upstream.helper_answer import parsed
 from gateway.upstream.pool import PROGRESS, Progress, WholeBody, open_session, tls_context
 
 RELAYED_HEADERS: Final = frozenset({"content-type", "cache-control", "retry-after"})
@@ -119,8 +120,8 @@ class Upstream:
         async with self.send(path, body, method=method) as answer:
             data = await answer.read(HELPER_ANSWER_BYTES)
         if len(data) > PARSED_INLINE_BYTES:
-            return answer.status, await asyncio.get_running_loop().run_in_executor(None, _parsed, data)
-        return answer.status, _parsed(data)
+            return answer.status, await asyncio.get_running_loop().run_in_executor(None, parsed, data)
+        return answer.status, parsed(data)
 
     def _url(self, path: str) -> URL:
         url = self._urls.get(path)
@@ -208,14 +209,6 @@ def _dumped(value: object) -> bytes:
         return orjson.dumps(value)
     except TypeError:  # lone surrogates and whole numbers above 64 bits, which the engine's reader takes
         return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _parsed(data: bytes) -> object:
-    try:
-        value: object = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
-    return value
 
 
 __all__ = ["FORWARDED_HEADERS", "RELAYED_HEADERS", "Answer", "Sending", "Timeouts", "Upstream"]
