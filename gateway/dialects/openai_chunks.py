@@ -182,6 +182,9 @@ class ChunkReader:
     def running_output(self) -> int | None:
         return self._counts.running
 
+    def delivered_bytes(self) -> int:
+        return self.delivered.text_bytes + self.delivered.reasoning_bytes + self.delivered.tool_argument_bytes
+
     def delivered_text(self) -> str:
         return self.delivered.everything()
 

@@ -72,6 +72,14 @@ class Meter:
             self._choked(error)
             return None
 
+    def delivered_bytes(self) -> int:
+        """Of text, reasoning and tool arguments."""
+        try:
+            return self._reader.delivered_bytes()
+        except Exception as error:
+            self._choked(error)
+            return 0
+
     def delivered_text(self) -> str:
         """For a count of our own."""
         try:

@@ -35,5 +35,8 @@ class EventReader(Protocol):
     def running_output(self) -> int | None:
         """The engine's running total of output tokens over all choices: cheap, asked for at every event."""
 
+    def delivered_bytes(self) -> int:
+        """How long `delivered_text` is in UTF-8: cheap, asked for at every event."""
+
     def delivered_text(self) -> str:
         """Text, reasoning and tool arguments delivered so far, for a count of our own."""

@@ -21,6 +21,8 @@ from gateway.upstream.answer import Answer
 AFTER_TERMINAL_S = 1.0
 """How long the engine is read on after its terminal event: usage may come behind it."""
 
+NO_CHARACTER = "\ufffd"
+"""Stands for bytes that are no text; one token may have made it, and counted again it is three."""
 _ENDS = Mark.TERMINAL | Mark.ERROR
 CountDelivered = Callable[[str], Awaitable[int]]
 
@@ -44,26 +46,27 @@ class CeilingWatch:
         self._meter = meter
         self._count = count
         self._events = 0
-        self._bytes = 0
         self._next_events = ceiling
         self._next_bytes = ceiling * self.SUSPECT_BYTES_PER_TOKEN
 
-    def content(self, size: int) -> None:
+    def content(self) -> None:
         self._events += 1
-        self._bytes += size
 
     async def check(self) -> None:
         """Raises CapIgnored."""
         running = self._meter.running_output()
-        if running is not None and running > self._ceiling:
-            raise CapIgnored
-        if running is None and (self._events > self._next_events or self._bytes > self._next_bytes):
-            counted = await self._count(self._meter.delivered_text())
+        if running is not None:
+            if running > self._ceiling:
+                raise CapIgnored
+            return
+        delivered_bytes = self._meter.delivered_bytes()
+        if self._events > self._next_events or delivered_bytes > self._next_bytes:
+            counted = await self._count(self._meter.delivered_text().replace(NO_CHARACTER, ""))
             if counted > self._ceiling:
                 raise CapIgnored
             room = max(1, self._ceiling - counted)
             self._next_events = self._events + room
-            self._next_bytes = self._bytes + room * self.SUSPECT_BYTES_PER_TOKEN
+            self._next_bytes = delivered_bytes + room * self.SUSPECT_BYTES_PER_TOKEN
 
 
 class Relay:
@@ -103,7 +106,7 @@ class Relay:
                 continue
             if mark & Mark.CONTENT:
                 content = True
-                self._watch.content(len(frame.data))
+                self._watch.content()
             if mark & _ENDS or not (self._meter.streams or frame.kind is FrameKind.PIECE):
                 self._ended()
             if mark & Mark.HIDE:

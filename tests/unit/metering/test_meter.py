@@ -41,6 +41,10 @@ class Echo:
         self._maybe()
         return len(self.seen)
 
+    def delivered_bytes(self) -> int:
+        self._maybe()
+        return 4
+
     def delivered_text(self) -> str:
         self._maybe()
         return "text"
@@ -82,6 +86,7 @@ def test_a_reader_that_chokes_leaves_an_anomaly_and_the_bytes_pass() -> None:
     assert [(frame.raw, mark) for frame, mark in found.feed(b"data: a\n\n")] == [(b"data: a\n\n", Mark.PASS)]
     assert found.running_output() is None
     assert found.delivered_text() == ""
+    assert found.delivered_bytes() == 0
     reading = found.reading(200, False)
     assert (reading.source, reading.completed, reading.anomalies) == (MeterSource.MISSING, False, ("reader_choked_ZeroDivisionError",))
 
