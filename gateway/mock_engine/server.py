@@ -158,7 +158,8 @@ class MockEngine:
             case "/apply-template":
                 return 200, orjson.dumps({"prompt": tokens.render(record.json())})
             case "/tokenize":
-                return 200, orjson.dumps({"tokens": tokens.tokenize(str(record.json().get("content", "")))})
+                asked = record.json()
+                return 200, orjson.dumps({"tokens": tokens.tokenize(str(asked.get("content", "")), asked.get("parse_special") is not False)})
             case "/v1/chat/completions/input_tokens":
                 return 200, orjson.dumps({"object": "response.input_tokens", "input_tokens": tokens.count(tokens.render(record.json()))})
         return 404, _error(404, "File Not Found")

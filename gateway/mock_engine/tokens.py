@@ -15,6 +15,7 @@ import orjson
 IM_START: Final = "<|im_start|>"
 IM_END: Final = "<|im_end|>"
 _TOKEN: Final = re.compile(r"<\|im_(?:start|end)\|>|[A-Za-z0-9_]+|.", re.DOTALL)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_]+|.", re.DOTALL)
 _WORDS: Final = ("The", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog")
 
 
@@ -30,9 +31,9 @@ def render(body: dict[str, Any]) -> str:
     return "".join(parts)
 
 
-def tokenize(text: str) -> list[int]:
-    """The same text gives the same numbers on each machine."""
-    return [zlib.crc32(piece.encode("utf-8", "surrogatepass")) & 0x7FFF for piece in _TOKEN.findall(text)]
+def tokenize(text: str, parse_special: bool = True) -> list[int]:
+    """The same text gives the same numbers on each machine. Without `parse_special` the name of a special is ordinary text."""
+    return [zlib.crc32(piece.encode("utf-8", "surrogatepass")) & 0x7FFF for piece in (_TOKEN if parse_special else _PLAIN).findall(text)]
 
 
 def count(text: str) -> int:
