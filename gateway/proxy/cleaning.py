@@ -6,27 +6,35 @@ import json
 import re
 from typing import Any, Final
 
+_NAME_BEGINS: Final = r"(?<![\w.-])"
+_PATH_BEGINS: Final = r"(?<![\w./~@+-])"
 INTERNAL: Final = re.compile(
     r"Traceback \(most recent call last\).*"
     r"|\b(?:https?|unix|tcp|file|grpc|ws|wss|redis)://[^\s\"'<>\\)\]]+"
     r"|\b(?:\d{1,3}\.){3}\d{1,3}(?::\d{1,5})?\b"
-    r"|\[[0-9a-fA-F:]*::[0-9a-fA-F:.]*\](?::\d{1,5})?"
+    r"|\[(?=[0-9a-fA-F:.]{2,60}\])[0-9a-fA-F:]*::[0-9a-fA-F:.]*\](?::\d{1,5})?"
     r"|\blocalhost(?::\d{1,5})?\b"
-    r"|\b[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+:\d{2,5}\b"
-    r"|\b[A-Za-z](?=[A-Za-z0-9-]*[0-9-])[A-Za-z0-9-]*:\d{4,5}\b"
-    r"|\b[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:internal|local|localdomain|lan|intra|intranet|corp|home|svc)\b"
-    r"|(?<![\w./~])~?/(?:home|root|usr|opt|var|etc|srv|mnt|data|models?|tmp|app|workspace|proc|run|Users|nix|lib|bin)/[^\s\"'<>:,)\\]*"
-    r"|(?<![\w./~])(?:~|\.{1,2})?/(?:[\w.@+-]+/)+[\w@+-]+(?:\.[A-Za-z0-9]{1,10})+\b"
+    rf"|{_NAME_BEGINS}[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++:\d{{2,5}}\b"
+    rf"|{_NAME_BEGINS}[A-Za-z](?=[A-Za-z0-9-]*[0-9-])[A-Za-z0-9-]*+:\d{{4,5}}\b"
+    rf"|{_NAME_BEGINS}[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]+)*\.(?:internal|local|localdomain|lan|intra|intranet|corp|home|svc)\b"
+    rf"|{_PATH_BEGINS}~?/(?:home|root|usr|opt|var|etc|srv|mnt|data|models?|tmp|app|workspace|proc|run|Users|nix|lib|bin)/[^\s\"'<>:,)\\]*"
+    rf"|{_PATH_BEGINS}(?:~|\.{{1,2}})?/(?:[\w.@+-]+/)+[\w@+-]+(?:\.[A-Za-z0-9]{{1,10}})+\b"
     r"|\b[A-Za-z]:\\[^\s\"'<>:,)]+",
     re.DOTALL,
 )
+"""Each begins where no name or path is under way, so that looking takes time in proportion to the text."""
 TRACE_FIELDS: Final = frozenset({"trace", "traceback", "stack", "stacktrace", "stack_trace"})
 REPLACEMENT: Final = "[internal]"
+CLEANED_BYTES_MAX: Final = 256 * 1024
+"""An error that is longer is no message: all of it is replaced, for reading it would hold up every other call."""
+_TOO_LONG: Final = b'{"error":{"message":"[internal]"}}'
 _FIELD: Final = re.compile(rb"(?P<name>[A-Za-z]+:[ ]?)(?P<value>.*?)(?P<end>\r?\n?)", re.DOTALL)
 
 
 def clean(text: bytes) -> bytes:
     """A body, or the events of a stream: each JSON value in it by itself, what is none as plain text."""
+    if len(text) > CLEANED_BYTES_MAX:
+        return b"data: " + _TOO_LONG + b"\n\n" if text.startswith((b"data:", b"event:")) else _TOO_LONG
     whole = _clean_json(text)
     if whole is not None:
         return whole
