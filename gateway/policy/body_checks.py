@@ -66,7 +66,7 @@ def _not_json(value: object, path: Path) -> Iterator[tuple[Path, str]]:
             yield path, "a date is no value of JSON; write it as a text"
         case float() if not math.isfinite(value):
             yield path, f"{value} is no number of JSON"
-        case int() if abs(value) > LARGEST:
+        case int() | float() if abs(value) > LARGEST:
             yield path, f"{value} is too large: at most {LARGEST}"
 
 

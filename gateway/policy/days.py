@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from importlib.resources import files
+from typing import Final
 from zoneinfo import ZoneInfo
+
+import tzdata  # type: ignore[import-untyped]
+
+TZDATA_VERSION: Final[str] = tzdata.IANA_VERSION
+"""`2026b`: which edition of the zones this process has."""
 
 
 @dataclass(frozen=True, slots=True)

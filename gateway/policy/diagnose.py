@@ -15,7 +15,7 @@ from gateway.errors import ConfigurationError
 from gateway.policy.declared import Path, dotted
 from gateway.policy.nearest import close, nearest
 from gateway.policy.positions import line_of
-from gateway.policy.reserved import FIXED_PLACES, LATER, may_name_a_lane
+from gateway.policy.reserved import FIXED_PLACES, LATER, OF_POLICIES, may_name_a_lane
 from gateway.policy.shape import LANE, Leaf, Names, Shape, leaves
 from gateway.policy.values import what_is_wrong
 
@@ -131,6 +131,10 @@ def unknown_key(path: Path, candidates: list[Path]) -> str:
     leaf = path[-1]
     if leaf in LATER and path[0] in FIXED_PLACES:
         return f"{leaf} is unknown in this version"
+    if path[0] == "limits" and leaf in OF_POLICIES:
+        return f"{leaf} belongs in a policy, in [{OF_POLICIES[leaf]}]: the gateway has neither a beginning nor an end"
+    if path[0] == "body" and len(path) == 2:
+        candidates = [("body", table, leaf) for table in ("force", "default")]
     found = nearest(path, candidates)
     if not found:
         return f"unknown key{_beside(path, candidates)}"

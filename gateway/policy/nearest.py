@@ -16,6 +16,10 @@ _SAME: Final = {
     "daily": "day", "days": "day", "per_day": "day", "calls": "requests", "call": "requests", "request": "requests", "reqs": "requests",
     "prompt": "prompt_tokens", "tokens": "total_tokens", "parallel": "concurrent", "concurrency": "concurrent", "tz": "timezone", "zone": "timezone",
     "run": "runs", "seconds": "queue_seconds", "completion": "output_tokens", "url": "address",
+    "wall": "wall_seconds", "wall_time": "wall_seconds", "wall_minutes": "wall_seconds", "minutes": "wall_seconds", "duration": "wall_seconds",
+    "deadline": "wall_seconds", "span": "span_seconds", "span_hours": "span_seconds", "hours": "span_seconds", "context": "context_tokens",
+    "context_length": "context_tokens", "context_size": "context_tokens", "attempts": "attempts_per_task", "tools": "tool_calls",
+    "preflight": "require_preflight",
     "base_url": "address", "ca": "ca_file", "api_key": "credential_env",
 }  # fmt: skip
 _OUTPUT: Final = ("max_tokens", "max_completion_tokens", "max_new_tokens", "n_predict", "num_predict")

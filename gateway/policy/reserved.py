@@ -11,10 +11,13 @@ from gateway.ids import LANE
 FIXED_PLACES: Final = frozenset(str(scope) for scope in Scope)
 LATER: Final = frozenset({"allow", "capture", "cache_sharing"})
 """Keys that a later version may know: said to be unknown, never taken for a slip of another name."""
+OF_POLICIES: Final = {"wall_seconds": "run", "wall_from": "run", "attempts_per_task": "run", "require_room": "run", "span_seconds": "campaign"}
+"""Limits that are none of the gateway's, and where they stand."""
 RESERVED: Final = (
     FIXED_PLACES
     | {str(quantity) for quantity in Quantity}
-    | {"prompt_tokens", "context_tokens", "wall_seconds", "wall_from", "span_seconds", "attempts_per_task", "require_room"}
+    | {"prompt_tokens", "context_tokens"}
+    | OF_POLICIES.keys()
     | {"day", "hour", "week", "month", "model", "policy", "timezone"}
 )
 

@@ -27,7 +27,7 @@ def what_is_wrong(error: ErrorDetails, path: Path) -> str:
         case "greater_than_equal":
             return f"{_shown(value)} is too small: at least {context['ge']}{_unit(path)}"
         case "less_than_equal":
-            return f"{_shown(value)} is too large: at most {context['le']}{_unit(path)}"
+            return f"{_shown(value)} is too large: at most {_limit(context['le'])}{_unit(path)}{_as_part(value, context['le'], path)}"
         case "literal_error":
             allowed = re.findall(r"'([^']*)'", str(context["expected"]))
             return unknown_word(value, allowed)
@@ -45,6 +45,15 @@ def unknown_word(value: object, allowed: list[str]) -> str:
     likely = close(value, allowed) if isinstance(value, str) else None
     meant = f"; did you mean {json.dumps(likely)}?" if likely else ""
     return f"{_shown(value)} is unknown; it is one of {', '.join(json.dumps(word) for word in allowed)}{meant}"
+
+
+def _limit(largest: object) -> str:
+    return f"{largest:g}" if isinstance(largest, float) else str(largest)
+
+
+def _as_part(value: object, largest: object, path: Path) -> str:
+    """`90` where a part of one belongs is 90 %."""
+    return f"; write {path[-1]} = {value / 100:g}" if isinstance(largest, float) and isinstance(value, int) and 1 < value <= 100 else ""
 
 
 def _shown(value: object) -> str:

@@ -14,10 +14,16 @@ from gateway.policy.reserved import may_name_a_lane
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
 LANES = st.from_regex(r"[a-z][a-z0-9_-]{0,5}", fullmatch=True).filter(may_name_a_lane)
-QUANTITIES = ("requests", "input_tokens", "output_tokens", "total_tokens")
+QUANTITIES = ("requests", "input_tokens", "output_tokens", "total_tokens", "tool_calls")
 AMOUNTS = st.integers(0, 2**53 - 1)
 DAY = st.fixed_dictionaries({}, optional=dict.fromkeys(QUANTITIES, AMOUNTS))
 PART = st.fixed_dictionaries({}, optional={**dict.fromkeys(QUANTITIES, AMOUNTS), "concurrent": AMOUNTS, "day": DAY})
+FRACTIONS = st.floats(allow_nan=False, allow_infinity=False)
+FIELDS = st.recursive(
+    st.one_of(st.booleans(), st.integers(-(2**53) + 1, 2**53 - 1), st.floats(-(2.0**53) + 1, 2.0**53 - 1), NAMES),
+    lambda below: st.one_of(st.lists(below, max_size=2), st.dictionaries(NAMES, below, max_size=2)),
+    max_leaves=5,
+)
 
 
 @st.composite
@@ -36,8 +42,10 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
         "timezone": "Europe/Berlin",
         "models": {name: draw(st.sampled_from([{}, {"counter": "bytes"}, {"default_output_tokens": 5}])) for name in models},
         "lanes": {name: {"models": draw(st.lists(st.sampled_from(models), max_size=2))} for name in lanes},
-        "run": scope(),
-        "campaign": scope(),
+        "run": {**scope(), "wall_seconds": draw(st.integers(1, 9)), "wall_from": draw(st.sampled_from(["first_call", "opening"]))},
+        "campaign": {**scope(), "span_seconds": 9},
+        "call": {"context_tokens": draw(st.integers(1, 9))},
+        "agent": {"warn_at": draw(st.floats(0, 1))},
     }
 
 
@@ -70,6 +78,27 @@ def test_the_canonical_form_is_rfc_8785(raw: dict[str, Any]) -> None:
     assert text.encode() == rfc8785.dumps(json.loads(text))
 
 
+@given(st.dictionaries(NAMES, FIELDS, max_size=2))
+@settings(max_examples=60, deadline=None)
+def test_the_fields_of_a_body_come_back_from_the_canonical_form(fields: dict[str, Any]) -> None:
+    policy = Policy.model_validate({"apis": ["openai.chat"], "models": {"m": {}}, "body": {"force": fields}})
+    text = canonical(policy)
+    assert text.encode() == rfc8785.dumps(json.loads(text))
+    assert parse_canonical(text).body.force == fields
+    assert canonical(parse_canonical(text)) == text
+
+
+@given(FRACTIONS)
+@settings(max_examples=500, deadline=None)
+def test_a_number_is_written_as_rfc_8785_wants_it(value: float) -> None:
+    assert canonical_json({"x": value}).encode() == rfc8785.dumps({"x": value})
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1.0, 1e20, 1e21, 1.5e21, 1e-6, 1e-7, 0.1 + 0.2, 5e-324, 1.7976931348623157e308, 333333333.3333333, 2.0**53])
+def test_a_number_at_an_edge_too(value: float) -> None:
+    assert canonical_json({"x": value}).encode() == rfc8785.dumps({"x": value})
+
+
 def test_keys_are_ordered_by_utf_16() -> None:
     assert canonical_json({"\ue000": 1, "\U0001f600": 2}) == '{"\U0001f600":2,"\ue000":1}'
 
@@ -94,6 +123,9 @@ def test_every_default_is_filled_in_and_the_schema_number_stands() -> None:
     }
     assert form["charging"] == {"cut_streams": "known", "engine_errors": "prompt"}
     assert form["models"] == {"m": {"counter": "engine"}}
+    assert form["agent"] == {"tell_agent": True, "refusal_status": {}, "warn_at": 0.9, "require_preflight": False}
+    assert form["body"] == {"force": {}, "default": {}, "forbid": []}
+    assert (form["run"]["wall_from"], form["run"]["require_room"]) == ("first_call", "refuse")
 
 
 def test_writing_a_default_out_does_not_change_the_hash() -> None:
@@ -108,6 +140,18 @@ def test_writing_a_default_out_does_not_change_the_hash() -> None:
         "[admission]\nmin_output_tokens = 1025\n",
         '[charging]\ncut_streams = "reserved"\n',
         "[agent]\ntell_agent = false\n",
+        "[agent]\nwarn_at = 0.5\n",
+        "[agent]\nrequire_preflight = true\n",
+        '[run]\nwall_from = "opening"\n',
+        '[run]\nrequire_room = "off"\n',
+        "[run]\nattempts_per_task = 1\n",
+        "[run]\nwall_seconds = 1\n",
+        "[run]\ntool_calls = 1\n",
+        "[call]\ncontext_tokens = 1\n",
+        "[campaign]\nspan_seconds = 1\n",
+        "[body.force]\ntop_p = 0.5\n",
+        "[body.default]\ntop_p = 0.5\n",
+        '[body]\nforbid = ["top_p"]\n',
         "[lanes.foreground]\n",
     ],
 )

@@ -2,7 +2,19 @@ from __future__ import annotations
 
 from gateway.accounting.limit import Scope
 from gateway.accounting.quantity import Quantity
-from gateway.policy import GatewayLimits, LoadedPolicy, call_caps, effective, limits_hash, policy_from_text, resolve_limits, run_limits
+from gateway.policy import (
+    GatewayLimits,
+    LoadedPolicy,
+    attempts_limit,
+    call_caps,
+    effective,
+    limits_hash,
+    policy_from_text,
+    resolve_limits,
+    run_limits,
+    span_limit,
+    wall_limits,
+)
 from gateway.policy.declared import dotted
 
 TEXT = """
@@ -165,3 +177,54 @@ def test_the_hash_of_the_effective_limits_changes_with_either_file() -> None:
 def test_a_name_is_the_path_in_toml() -> None:
     assert dotted(("run", "model", "qwen3.6:35b", "output_tokens")) == 'run.model."qwen3.6:35b".output_tokens'
     assert dotted(("run", "model", "small", "day", "requests")) == 'run.model."small".day.requests'
+
+
+TIMES = TEXT.replace("[run]\n", "[run]\nwall_seconds = 1_800\nattempts_per_task = 2\n").replace("[campaign]\n", "[campaign]\nspan_seconds = 7_200\n")
+TIMES = TIMES.replace("[run.foreground]\n", "[run.foreground]\nwall_seconds = 1_200\n").replace("[call]\n", "[call]\ncontext_tokens = 9_500\n")
+TIMES = TIMES.replace("[call.background]\n", "[call.background]\ncontext_tokens = 9_400\n").replace("[run.day]\n", "[run.day]\ntool_calls = 5\n")
+TIMES = TIMES.replace("[campaign.background.day]\n", "[campaign.background.day]\ntool_calls = 40\n")
+
+
+def test_deadlines_caps_and_attempts_are_named_limits_but_keep_no_account() -> None:
+    here = loaded(TIMES)
+    limits = resolve_limits(here.policy, GATEWAY, campaign="c", run="r", lane="foreground", model="small", now_ms=NOON)
+    assert {limit.account.quantity for limit in limits} == {Quantity.REQUESTS, Quantity.CONCURRENT, Quantity.TOOL_CALLS}
+    named = {"run.wall_seconds", "run.foreground.wall_seconds", "run.attempts_per_task", "campaign.span_seconds", "call.context_tokens"}
+    assert named <= set(here.origins)
+    assert named <= set(effective(here.policy, GATEWAY)["limits"])  # type: ignore[call-overload]
+
+
+def test_a_lane_has_its_own_wall_beside_the_run_s() -> None:
+    policy = loaded(TIMES).policy
+    assert [(item.name, item.ceiling) for item in wall_limits(policy, "foreground")] == [("run.foreground.wall_seconds", 1200), ("run.wall_seconds", 1800)]
+    assert [item.name for item in wall_limits(policy, "background")] == ["run.wall_seconds"]
+    assert wall_limits(loaded().policy, "background") == ()
+
+
+def test_span_and_attempts_are_found_or_there_are_none() -> None:
+    span, attempts = span_limit(loaded(TIMES).policy), attempts_limit(loaded(TIMES).policy)
+    assert span is not None and attempts is not None
+    assert (span.name, span.ceiling, attempts.name, attempts.ceiling) == ("campaign.span_seconds", 7200, "run.attempts_per_task", 2)
+    assert span_limit(loaded().policy) is None and attempts_limit(loaded().policy) is None
+
+
+def test_a_call_has_the_smallest_context_that_is_set_and_its_name() -> None:
+    policy = loaded(TIMES).policy
+    found = [call_caps(policy, lane, "small") for lane in ("background", "foreground")]
+    assert [(caps.context_tokens, caps.context_limit) for caps in found] == [(9400, "call.background.context_tokens"), (9500, "call.context_tokens")]
+    assert call_caps(loaded().policy, "foreground", "small").context_tokens is None
+
+
+def test_tool_calls_are_kept_in_every_scope_for_lanes_and_days() -> None:
+    policy = loaded(TIMES).policy
+    limits = resolve_limits(policy, GATEWAY, campaign="c", run="r", lane="background", model="small", now_ms=NOON)
+    found = {limit.name: limit.account.key for limit in limits if limit.account.quantity is Quantity.TOOL_CALLS}
+    assert found == {
+        "run.day.tool_calls": "run|c/r|||tool_calls|day 2026-10-02 Asia/Shanghai",
+        "campaign.background.day.tool_calls": "campaign|c|background||tool_calls|day 2026-10-02 Asia/Shanghai",
+    }
+
+
+def test_where_the_wall_begins_is_part_of_the_limits_hash() -> None:
+    opening = TIMES.replace("[run]\n", '[run]\nwall_from = "opening"\n')
+    assert limits_hash(loaded(opening).policy, GATEWAY) != limits_hash(loaded(TIMES).policy, GATEWAY)
