@@ -75,9 +75,18 @@ def _saw_time_limit(tally: RunTally, opening: Content) -> bool:
 
 
 def _past_deadline(tally: RunTally, opening: Content) -> bool:
-    deadline_ms = cast(Content, opening.get("details", {})).get("deadline_ms")
-    late = isinstance(deadline_ms, int) and tally.closing_at_ms is not None and tally.closing_at_ms > deadline_ms
+    deadline_ms = _deadline_ms(tally, opening)
+    late = deadline_ms is not None and tally.closing_at_ms is not None and tally.closing_at_ms > deadline_ms
     return late or "deadline_cut" in tally.outcomes
+
+
+def _deadline_ms(tally: RunTally, opening: Content) -> int | None:
+    """Of the whole run: as it stands in its opening, or so many seconds after its first call was admitted."""
+    details = cast(Content, opening.get("details", {}))
+    deadline_ms, wall_seconds, first_ms = details.get("deadline_ms"), details.get("wall_seconds"), tally.first_sent_ms
+    if isinstance(deadline_ms, int):
+        return deadline_ms
+    return first_ms + wall_seconds * 1000 if isinstance(wall_seconds, int) and first_ms is not None else None
 
 
 def campaign_receipt(

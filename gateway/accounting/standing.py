@@ -65,6 +65,8 @@ class RunBook:
     closing_number: int = 0
     calls: int = 0
     """Reserved and not voided."""
+    first_call_ms: dict[str, int] = field(default_factory=dict, compare=False)
+    """By lane, when the first of these was admitted, as the store read it at start; later ones are not entered."""
     unsettled: int = 0
     receipt: int = 0
     """How many receipts are written."""

@@ -82,6 +82,10 @@ class RunTally:
         return max(self.calls.values(), key=lambda call: call.number, default=None)
 
     @property
+    def first_sent_ms(self) -> int | None:
+        return min((call.at_ms for call in self.calls.values()), default=None)
+
+    @property
     def stopped_by(self) -> str:
         """The limit of the first final refusal after which no call was sent; empty where there is none."""
         last = self.last_sent

@@ -17,7 +17,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _log = logging.getLogger(__name__)
 
-STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "run_budget_reached": 409}
+STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "run_budget_reached": 409, "window_over": 409}
 """HTTP status of a declined request, by its code."""
 
 

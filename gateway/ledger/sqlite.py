@@ -82,6 +82,10 @@ class SqliteStore:
             if (run := standing.run(campaign, name)) is not None:
                 run.calls, run.unsettled = made, unsettled
                 run.receipt_due = run.receipt_due or last_closing > run.receipt_number
+        first = "SELECT campaign, run, lane, min(admitted_ms) FROM call_records WHERE status <> 'voided' GROUP BY campaign, run, lane"
+        for campaign, name, lane, at_ms in ask(first):
+            if (run := standing.run(campaign, name)) is not None:
+                run.first_call_ms[lane] = at_ms
         standing.calls = {call.call_id: call for call in calls(self._connection, "WHERE status = 'reserved'") if call.status is CallStatus.RESERVED}
         return standing
 

@@ -5,7 +5,8 @@ Everything here follows from entries; nothing is stored beside them. Calls are n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gateway.accounting.commands import Results
@@ -56,6 +57,8 @@ class RunRecord:
     """The last that was declared."""
     calls: int = 0
     """Calls that were reserved and not voided."""
+    first_call_ms: Mapping[str, int] = field(default_factory=dict)
+    """By lane, when the first of these was admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,7 @@ def _run(book: RunBook) -> RunRecord:
         standing=RunStanding(book.status.value),
         results=book.results,
         calls=book.calls,
+        first_call_ms=dict(book.first_call_ms),
         **said,
     )
 

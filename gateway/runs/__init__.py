@@ -6,6 +6,11 @@ The rule: what is known here follows the ledger. It is read from there at start 
     campaigns.py  the state of campaigns and runs, and when it is in doubt
     keys.py       secret -> identity; issuing and revoking
     opening.py    opening campaigns and runs, once under any concurrency and again for a driver whose reply was lost
+    may_open.py   whether one more run may open
+    room.py       whether campaign, day and gateway can carry one more run to its end
+    deadlines.py  when a run, a lane or a campaign is over
+    first_calls.py      when each lane of a run had its first call
+    deadline_watch.py   cuts what runs past its deadline
     closing.py    halt, resume, close, results, receipts
     in_flight.py  every call in flight: cut by run, campaign or key, and waited for
     left.py       every limit of a run or campaign and what is left of it

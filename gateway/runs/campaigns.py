@@ -15,7 +15,9 @@ from gateway.accounting.commands import Results
 from gateway.ledger.state import CampaignRecord, CampaignStanding, RunRecord, RunStanding
 from gateway.policy.declaration import Policy
 from gateway.policy.resolve import Origins
+from gateway.runs.deadlines import Times, times_of
 from gateway.runs.declined import Declined
+from gateway.runs.first_calls import FirstCalls
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -32,9 +34,15 @@ class RunState:
     results: Results | None = None
     calls_before: int = 0
     """Calls that stood on record when this process began."""
+    first_calls: FirstCalls = field(default_factory=FirstCalls)
     in_doubt: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Opening, keys, closing and receipts of one run, one at a time."""
+
+    @property
+    def first_call_ms(self) -> dict[str, int]:
+        """When each lane's first call that was sent was admitted."""
+        return self.first_calls.by_lane()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -59,6 +67,11 @@ class CampaignState:
     in_doubt: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Halt, resume and closing, one at a time."""
+    times: Times = field(init=False)
+    """What its policy says of time."""
+
+    def __post_init__(self) -> None:
+        self.times = times_of(self.policy)
 
     @property
     def serves(self) -> bool:
@@ -163,4 +176,5 @@ def run_of(record: RunRecord) -> RunState:
         state=record.standing,
         results=record.results,
         calls_before=record.calls,
+        first_calls=FirstCalls(record.first_call_ms),
     )

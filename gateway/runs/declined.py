@@ -7,7 +7,7 @@ from gateway.errors import GatewayError
 
 
 class Declined(GatewayError):
-    """Nothing was changed. Codes: `not_found`, `invalid`, `conflict`, `run_budget_reached`."""
+    """Nothing was changed. Codes: `not_found`, `invalid`, `conflict`, `run_budget_reached`, `window_over`."""
 
     def __init__(self, problem: str, cause: str, mend: str, *, code: str = "conflict", shortfall: Shortfall | None = None) -> None:
         super().__init__(f"{problem} {cause} {mend}")

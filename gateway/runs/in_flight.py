@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
+from gateway.accounting.limit import Shortfall
 from gateway.accounting.usage import Outcome
 
 OnCut = Callable[[Outcome], None]
@@ -21,7 +22,7 @@ _log = logging.getLogger(__name__)
 class Handle:
     """One call in flight. Used as a context manager, it ends with its block."""
 
-    __slots__ = ("_callbacks", "_ended", "_in_flight", "call_id", "campaign", "cut", "key_id", "run")
+    __slots__ = ("_callbacks", "_ended", "_in_flight", "call_id", "campaign", "cut", "cut_by", "key_id", "run")
 
     def __init__(self, in_flight: InFlight, call_id: str, campaign: str, run: str, key_id: str) -> None:
         self.call_id = call_id
@@ -30,6 +31,8 @@ class Handle:
         self.key_id = key_id
         self.cut: Outcome | None = None
         """Why it was cut; the first reason stays."""
+        self.cut_by: Shortfall | None = None
+        """The limit that cut it, where it was one, with its numbers at that moment."""
         self._callbacks: list[OnCut] = []
         self._in_flight = in_flight
         self._ended = False
@@ -54,10 +57,10 @@ class Handle:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.end()
 
-    def _cut(self, outcome: Outcome) -> None:
+    def _cut(self, outcome: Outcome, by: Shortfall | None = None) -> None:
         if self.cut is not None or self._ended:
             return
-        self.cut = outcome
+        self.cut, self.cut_by = outcome, by
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             try:
@@ -92,8 +95,8 @@ class InFlight:
     def cut_campaign(self, campaign: str, outcome: Outcome) -> int:
         return sum(_cut(calls, outcome) for (name, _), calls in tuple(self._runs.items()) if name == campaign)
 
-    def cut_key(self, campaign: str, run: str, key_id: str, outcome: Outcome) -> int:
-        return _cut((call for call in self._runs.get((campaign, run), ()) if call.key_id == key_id), outcome)
+    def cut_key(self, campaign: str, run: str, key_id: str, outcome: Outcome, by: Shortfall | None = None) -> int:
+        return _cut((call for call in self._runs.get((campaign, run), ()) if call.key_id == key_id), outcome, by)
 
     def cut_everything(self, outcome: Outcome) -> int:
         return sum(_cut(calls, outcome) for calls in tuple(self._runs.values()))
@@ -146,9 +149,9 @@ class InFlight:
                 waiter.set_result(None)
 
 
-def _cut(calls: Iterable[Handle], outcome: Outcome) -> int:
+def _cut(calls: Iterable[Handle], outcome: Outcome, by: Shortfall | None = None) -> int:
     """Cut each; how many there were. A callback may end its call at once, so the list is taken first."""
     standing = tuple(calls)
     for call in standing:
-        call._cut(outcome)
+        call._cut(outcome, by)
     return len(standing)

@@ -77,6 +77,9 @@ class KeyRing:
             raise Declined(f"There is no key {key_id!r}.", "None was issued with this id.", "`gateway key list` shows those there are.", code="not_found")
         return found
 
+    def find(self, key_id: str) -> Identity | None:
+        return self._by_id.get(key_id)
+
     def keys(self, campaign: str = "", run: str = "") -> tuple[Identity, ...]:
         """In the order of issue; of one campaign, of one run."""
         if campaign and run:

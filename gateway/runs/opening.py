@@ -10,11 +10,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.accounting.commands import Fingerprint, OpenCampaign, OpenRun
-from gateway.accounting.limit import Limit, Shortfall
+from gateway.accounting.commands import Event, Fingerprint, OpenCampaign, OpenRun
+from gateway.accounting.limit import Shortfall
 from gateway.errors import GatewayError
 from gateway.ids import NAME, new_run_id
 from gateway.ledger.state import RunStanding
+from gateway.policy.days import TZDATA_VERSION
 from gateway.policy.declaration import GatewayLimits
 from gateway.policy.loading import LoadedPolicy
 from gateway.policy.resolve import limits_hash, run_limits
@@ -23,6 +24,8 @@ from gateway.runs.campaigns import Campaigns, CampaignState, RunState, add_run, 
 from gateway.runs.declined import Declined
 from gateway.runs.in_flight import InFlight
 from gateway.runs.keys import KeyRing
+from gateway.runs.left import left
+from gateway.runs.may_open import check_attempts, check_room, check_runs, check_span, room_words
 
 TEXT_MAX = 200
 """Characters of a task, a label or an idempotency key."""
@@ -74,7 +77,15 @@ class Opening:
             planned_runs=planned_runs,
         )
         posted = self._book.post(
-            OpenCampaign(campaign=name, at_ms=at_ms, policy_name=loaded.name, policy=loaded.canonical, policy_hash=loaded.hash, planned_runs=planned_runs)
+            OpenCampaign(
+                campaign=name,
+                at_ms=at_ms,
+                policy_name=loaded.name,
+                policy=loaded.canonical,
+                policy_hash=loaded.hash,
+                planned_runs=planned_runs,
+                details={"tzdata": TZDATA_VERSION},
+            )
         )
         self._campaigns.add(campaign)
         async with campaign.lock:
@@ -111,8 +122,11 @@ class Opening:
 
     async def _post(self, campaign: CampaignState, run: RunState, lanes: tuple[str, ...]) -> OpenedRun:
         """From the check of the limits to the posting nothing is waited for."""
+        check_span(campaign, run.opened_at_ms)
+        check_attempts(campaign, run.task)
         limits = run_limits(campaign.policy, self._gateway_limits, campaign.campaign, run.opened_at_ms, campaign.origins)
-        self._check_room(campaign, limits)
+        check_runs(self._book, campaign, limits)
+        shortfall = check_room(campaign, left(self._book, campaign, self._gateway_limits))
         opening = self._book.post(
             OpenRun(
                 campaign=run.campaign,
@@ -124,6 +138,7 @@ class Opening:
                 arguments_hash=run.arguments_hash,
                 limits_hash=run.limits_hash,
                 accounts=tuple(limit.account for limit in limits),
+                details=_wall_details(campaign, run.opened_at_ms),
             )
         )
         add_run(campaign, run)
@@ -135,27 +150,10 @@ class Opening:
                 raise
             for fingerprint in self._fingerprints(run.campaign, run.opened_at_ms):
                 await self._book.post(fingerprint)
-            return await self._give_keys(campaign, run, lanes, created=True)
-
-    def _check_room(self, campaign: CampaignState, limits: Sequence[Limit]) -> None:
-        for limit in limits:
-            balance = self._book.balances.of(limit.account)
-            if balance.settled + balance.reserved + 1 > limit.ceiling:
-                raise Declined(
-                    f"No run opens in campaign {campaign.campaign!r}.",
-                    f"{limit.name} is {limit.ceiling}, and {balance.settled + balance.reserved} were opened.",
-                    "Open a campaign under a policy that allows more." if limit.window_end_ms is None else "Open it when the next day begins.",
-                    code="run_budget_reached",
-                    shortfall=Shortfall(
-                        name=limit.name,
-                        ceiling=limit.ceiling,
-                        settled=balance.settled,
-                        reserved=balance.reserved,
-                        asked=1,
-                        resets_at_ms=limit.window_end_ms,
-                        origin=limit.origin,
-                    ),
-                )
+            if shortfall is not None:
+                await self._book.post(_warning(run, shortfall, self._book.now_ms()))
+            note = "" if shortfall is None else room_words(shortfall)
+            return await self._give_keys(campaign, run, lanes, note, created=True)
 
     async def _again(self, campaign: CampaignState, run: RunState, lanes: tuple[str, ...]) -> OpenedRun:
         """The same opening once more: its reply was lost, and the keys with it."""
@@ -172,11 +170,10 @@ class Opening:
                 return OpenedRun(campaign=run.campaign, run=run.run, keys=hidden, key_ids={}, created=False, note=note)
             for key in self._keys.keys(run.campaign, run.run):
                 await self._keys.revoke(key, "the reply that carried it was lost")
-            return await self._give_keys(campaign, run, lanes, created=False)
+            return await self._give_keys(campaign, run, lanes, "The run was open already; the keys of the first reply are revoked.", created=False)
 
-    async def _give_keys(self, campaign: CampaignState, run: RunState, lanes: tuple[str, ...], *, created: bool) -> OpenedRun:
+    async def _give_keys(self, campaign: CampaignState, run: RunState, lanes: tuple[str, ...], note: str, *, created: bool) -> OpenedRun:
         issued = [await self._keys.issue(campaign, run, lane) for lane in lanes]
-        note = "" if created else "The run was open already; the keys of the first reply are revoked."
         return OpenedRun(
             campaign=run.campaign,
             run=run.run,
@@ -185,6 +182,21 @@ class Opening:
             created=created,
             note=note,
         )
+
+
+def _wall_details(campaign: CampaignState, opened_at_ms: int) -> Mapping[str, object]:
+    """What a receipt needs to tell whether the run went past its deadline."""
+    wall = campaign.times.run_wall
+    if wall is None:
+        return {}
+    if campaign.times.from_opening:
+        return {"wall_seconds": wall.ceiling, "deadline_ms": opened_at_ms + wall.ceiling * 1000}
+    return {"wall_seconds": wall.ceiling}
+
+
+def _warning(run: RunState, shortfall: Shortfall, at_ms: int) -> Event:
+    numbers = {"limit": shortfall.name, "ceiling": shortfall.ceiling, "settled": shortfall.settled, "reserved": shortfall.reserved, "asked": shortfall.asked}
+    return Event(campaign=run.campaign, run=run.run, call_id="", name="no_room", at_ms=at_ms, details=numbers)
 
 
 def _same_campaign(standing: CampaignState, loaded: LoadedPolicy, planned_runs: int | None) -> CampaignState:

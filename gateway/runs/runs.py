@@ -20,6 +20,7 @@ from gateway.policy.resolve import limits_hash
 from gateway.runs.book import Book
 from gateway.runs.campaigns import Campaigns, CampaignState, RunState, add_run, campaign_of, run_of
 from gateway.runs.closing import Closing, Receipt
+from gateway.runs.deadlines import Deadline, earliest, span_deadline, wall_deadlines
 from gateway.runs.declined import Declined
 from gateway.runs.in_flight import InFlight
 from gateway.runs.keys import Identity, IssuedKey, KeyRing
@@ -89,6 +90,17 @@ class Runs:
         """Whose key it is, revoked and closed ones included: `Identity.live` tells."""
         return self._keys.identify(secret)
 
+    def deadline(self, identity: Identity) -> Deadline | None:
+        """The first of its run's wall, its lane's, and the campaign's span: from then on its calls get a final refusal. None: no clock runs."""
+        return earliest((*self._walls(identity.campaign, identity.run), self.span(identity.campaign)), identity.lane)
+
+    def wall(self, identity: Identity) -> Deadline | None:
+        """The first of its run's wall and its lane's: at that moment its calls are cut."""
+        return earliest(self._walls(identity.campaign, identity.run), identity.lane)
+
+    def key(self, key_id: str) -> Identity | None:
+        return self._keys.find(key_id)
+
     def receipt_due(self, campaign: str, run: str) -> None:
         """A call of this run was settled or corrected. Where the run is closed already, its next receipt is written."""
         state, found = self._campaigns.run(campaign, run)
@@ -107,6 +119,32 @@ class Runs:
     def run(self, campaign: str, run: str) -> RunState:
         """Raises Declined where there is none."""
         return self._campaigns.run(campaign, run)[1]
+
+    def deadlines(self, campaign: str, run: str) -> tuple[Deadline, ...]:
+        """Every wall of a run whose clock runs, narrow to broad, and the campaign's span. Raises Declined where there is no such run."""
+        state, found = self._campaigns.run(campaign, run)
+        span = self.span(state)
+        return (*self._walls(state, found), *(() if span is None else (span,)))
+
+    def overdue(self, campaign: str, run: str) -> tuple[Deadline, ...]:
+        """The walls that an open run has passed, narrow to broad. It stays open until somebody closes it."""
+        state, found = self._campaigns.run(campaign, run)
+        now_ms = self._book.now_ms()
+        return tuple(wall for wall in self._walls(state, found) if wall.passed(now_ms)) if found.state is RunStanding.OPEN else ()
+
+    def span(self, campaign: CampaignState) -> Deadline | None:
+        """When no call and no run of this campaign is admitted any more."""
+        return span_deadline(campaign.times, campaign.opened_at_ms, campaign.origins)
+
+    def over(self, campaign: CampaignState) -> bool:
+        """Its span has passed."""
+        span = self.span(campaign)
+        return span is not None and span.passed(self._book.now_ms())
+
+    def _walls(self, campaign: CampaignState, run: RunState) -> tuple[Deadline, ...]:
+        if not campaign.times.walls:
+            return ()
+        return wall_deadlines(campaign.times, opened_ms=run.opened_at_ms, first_call_ms=run.first_call_ms, origins=campaign.origins)
 
     def keys(self, campaign: str = "", run: str = "") -> tuple[Identity, ...]:
         return self._keys.keys(campaign, run)
