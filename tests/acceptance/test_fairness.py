@@ -74,7 +74,8 @@ def calls(gateway: GatewayProcess) -> Iterator[Calls]:
     with ThreadPoolExecutor(128) as pool:
 
         def call(run: OpenedRun, model: str, *, lane: str = "foreground", **body: object) -> Future[RawAnswer]:
-            return pool.submit(lambda: chat_once(gateway.port, run.keys[lane], model=model, **{"max_tokens": 20, **body}))
+            whole: Any = {"max_tokens": 20, **body}
+            return pool.submit(lambda: chat_once(gateway.port, run.keys[lane], model=model, **whole))
 
         yield call
 
