@@ -179,6 +179,8 @@ async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
     try:
         await gateway.start()
         ready = f"ready data={gateway.data.address} control=unix:{settings.control.socket}"
+        if gateway.metrics_listener is not None:
+            ready += f" metrics={gateway.metrics_listener.address}"
         print(ready, flush=True)
         log.info("serving", extra={"fields": {"data": gateway.data.address, "ledger": str(settings.ledger.path)}})
         if on_ready is not None:

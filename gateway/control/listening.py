@@ -59,6 +59,10 @@ class MetricsListener:
         """Once it is started: the one it got, where 0 was asked for."""
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
 
+    @property
+    def address(self) -> str:
+        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+
     async def start(self) -> None:
         await self._runner.setup()
         try:

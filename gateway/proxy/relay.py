@@ -130,6 +130,11 @@ class Relay:
             self._agent.saw_content()
             await self._watch.check()
 
+    @property
+    def first_content_at(self) -> float | None:
+        """Monotonic seconds; of a stream only."""
+        return self._agent.first_content_at
+
     def _ended(self) -> None:
         if not self.terminal:
             self.terminal = True

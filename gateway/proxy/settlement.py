@@ -185,8 +185,8 @@ def _measured(reservation: UnderWay, terms: Terms, reading: Reading) -> None:
     metrics.charged.labels(model, "input").inc(terms.charge.input_tokens)
     metrics.charged.labels(model, "output").inc(terms.charge.output_tokens)
     metrics.waited.labels(model).observe(reservation.admission.waited_ms / 1000)
-    if reservation.answer is not None and reservation.answer.first_byte_ms is not None:
-        metrics.first_token.labels(model).observe(reservation.answer.first_byte_ms / 1000)
+    if (first_s := _first_content_s(reservation)) is not None:
+        metrics.first_token.labels(model).observe(first_s)
     if any(anomaly.startswith("reader_choked") for anomaly in reading.anomalies):
         metrics.faults.labels(model).inc()
     if "count_drift" in terms.flags:
@@ -198,6 +198,17 @@ def _measured(reservation: UnderWay, terms: Terms, reading: Reading) -> None:
             metrics.overshot_tokens.labels(model, kind).inc(max(0, tokens - held[kind]))
     if reservation.admission.clamped_by is not None:
         metrics.clamps.labels(reservation.admission.clamped_by).inc()
+
+
+def _first_content_s(reservation: UnderWay) -> float | None:
+    """From sending a call to the first content of its stream (comments are none), or to the first byte of an answer in one piece."""
+    if reservation.meter is None or reservation.relay is None or reservation.answer is None:
+        return None
+    if reservation.meter.streams:
+        at = reservation.relay.first_content_at
+        return None if at is None else at - reservation.sent_at
+    first_ms = reservation.answer.first_byte_ms
+    return None if first_ms is None else first_ms / 1000
 
 
 async def drained_too_long(reservation: UnderWay) -> None:
