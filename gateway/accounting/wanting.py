@@ -25,7 +25,7 @@ def make_demand(
     min_output_tokens: int = 1024,
     enough_output_tokens: int = 4096,
 ) -> Demand:
-    """`asked` (None: the body names none) and `default` are per choice; `context_tokens` is the smaller of the model's and the policy's.
+    """`asked` (None: the body names none) and `default` are per choice; `context_tokens` is the model's.
 
     A prompt above its cap or the context is not refused here: it only leaves nothing to want.
     """
@@ -33,8 +33,9 @@ def make_demand(
     if caps.output_tokens is not None and caps.output_tokens // multiple < each:
         each, ceiling_from = caps.output_tokens // multiple, caps.output_limit or "call.output_tokens"
     bound_lowered_want = False
-    if context_tokens is not None and context_tokens - prompt_tokens < each:
-        each, ceiling_from = max(context_tokens - prompt_tokens, 0), "context"
+    context, context_from = _smaller_context(context_tokens, caps)
+    if context is not None and context - prompt_tokens < each:
+        each, ceiling_from = max(context - prompt_tokens, 0), context_from
         bound_lowered_want = not exact
     want = multiple * each
     return Demand(
@@ -48,6 +49,12 @@ def make_demand(
         ceiling_from=ceiling_from,
         enough=multiple * enough_output_tokens,
     )
+
+
+def _smaller_context(model: int | None, caps: CallCaps) -> tuple[int | None, str]:
+    if caps.context_tokens is not None and (model is None or caps.context_tokens < model):
+        return caps.context_tokens, caps.context_limit or "call.context_tokens"
+    return model, "context"
 
 
 def _first(asked: int | None, default: int | None) -> tuple[int, str]:

@@ -8,7 +8,9 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * identify.py: who calls: the key alone
 * routing.py: method and path, after one strict normalisation
 * body.py: the body, read and parsed once, under limits
-* calls.py: from a request to a call that is checked, and the ticket with which it waits
+* may_call.py: whether a key may have calls at this moment
+* calls.py: from a request to a call that is checked
+* ticket.py: the ticket with which it waits
 * reserving.py: the reservation's command, and the body that is sent
 * reservation.py: from admission to settlement; what closes always
 * under_way.py: the state of one admitted call

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 from aiohttp import web
 
-from gateway.accounting.decision import Demand
-from gateway.accounting.limit import CallCaps, Limit, Shortfall
+from gateway.accounting.limit import CallCaps
 from gateway.accounting.quantity import Quantity
-from gateway.accounting.wanting import make_demand
 from gateway.dialects import DIALECTS, FAMILIES
 from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts
 from gateway.engines.engine import Engine
-from gateway.errors import ClockUncertain, EngineFailure, LedgerUnavailable
+from gateway.policy.body_rules import apply
 from gateway.policy.declaration import ModelPolicy, Policy
 from gateway.policy.declared import PROMPT_TOKENS
-from gateway.policy.resolve import call_caps, resolve_limits
+from gateway.policy.resolve import call_caps
 from gateway.proxy.body import BodyBounds, parse_body, read_body
 from gateway.proxy.identify import presented_key, session_headers
+from gateway.proxy.may_call import check_in_time, check_open
 from gateway.proxy.routing import plain_path
 from gateway.runs.keys import Identity
 from gateway.services import Services
-from gateway.tokenizers.tokenizer import CannotCount, Counter, PromptRejected
-from gateway.upstream.call import Refusal, Refused, Ticket
+from gateway.tokenizers.tokenizer import CannotCount, Counter
+from gateway.upstream.call import Refusal, Refused
 from gateway.upstream.forward import Upstream
 
 BODY_READ_S = 60.0
@@ -53,6 +53,8 @@ class Call:
     dialect: Dialect
     request: CallRequest
     raw: bytes
+    body: Mapping[str, Any]
+    """As the agent sent it; `request.body` is what the policy's rules made of it."""
     upstream: Upstream
     facts: ForwardFacts
     counter: Counter
@@ -105,32 +107,20 @@ def find_route(request: web.BaseRequest, services: Services) -> Route:
     return Route(identity=identity, api=api)
 
 
-def check_open(services: Services, identity: Identity) -> None:
-    """Raises Refused: what is true whatever the body says."""
-    if services.stopping.begun:
-        raise Refused(Refusal(code="shutting_down", final=False))
-    if not identity.live:
-        raise Refused(Refusal(code="run_closed", final=True))
-    try:
-        services.ledger.admissible()
-    except ClockUncertain:
-        raise Refused(Refusal(code="clock", final=False)) from None
-    except LedgerUnavailable:
-        raise Refused(Refusal(code="ledger_unavailable", final=False)) from None
-
-
 async def read_call(request: web.BaseRequest, services: Services, route: Route, call_id: str) -> Call:
     """Raises BodyRefused, BodyError, Refused."""
     arrived_at = time.monotonic()
     identity = route.identity
     check_open(services, identity)
+    check_in_time(services, identity)
     bounds = services.settings.bounds
     limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=BODY_READ_S)
     raw = await read_body(request, limits)
     check_open(services, identity)  # reading took its time
     dialect = DIALECTS[route.api]
-    asked = dialect.read_request(parse_body(raw, limits))
     policy = identity.campaign.policy
+    body = parse_body(raw, limits)
+    asked = dialect.read_request(apply(body, policy.body))
     upstream = _upstream_for(services, policy, identity.lane, asked.model)
     model = policy.models[asked.model]
     counter = services.engines.counter(upstream.name, asked.model, model.counter, model.image_tokens_max, model.overhead_tokens)
@@ -145,6 +135,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
         dialect=dialect,
         request=asked,
         raw=raw,
+        body=body,
         upstream=upstream,
         facts=_facts(services, upstream, dialect.name, asked.model),
         counter=counter,
@@ -206,82 +197,6 @@ async def _bound(counter: Counter, request: CallRequest) -> tuple[int, bool]:
         return counter.bound(request)
     except CannotCount:
         raise Refused(Refusal(code="engine_unavailable", final=False)) from None
-
-
-def ticket_of(call: Call, services: Services) -> Ticket:
-    """What the waiting place must know of this call."""
-    identity, admission = call.identity, call.policy.admission
-    names = {"campaign": identity.campaign.campaign, "run": identity.run.run, "lane": identity.lane, "model": call.request.model}
-
-    def resolve(now_ms: int) -> tuple[Limit, ...]:
-        return resolve_limits(call.policy, services.settings.limits, **names, now_ms=now_ms, origins=identity.campaign.origins)
-
-    return Ticket(
-        call_id=call.call_id,
-        campaign=names["campaign"],
-        run=names["run"],
-        lane=identity.lane,
-        engine=call.upstream.name,
-        resolve=resolve,
-        demand=lambda prompt, exact: _demand(call, prompt, exact),
-        bound_tokens=call.bound_tokens,
-        bound_exact=call.bound_exact,
-        count=(lambda: _count(call)) if call.counter.can_count else None,
-        check=lambda _now: None if identity.live else Refusal(code="run_closed", final=True),
-        check_prompt=lambda prompt, _exact: _impossible(call, prompt),
-        halted=lambda: identity.held,
-        clamp_after_ms=admission.clamp_after_seconds * 1000,
-        queue_ms=admission.queue_seconds * 1000,
-    )
-
-
-def _demand(call: Call, prompt_tokens: int, exact: bool) -> Demand:
-    request, admission = call.request, call.policy.admission
-    asked = request.asked_output
-    demand = make_demand(
-        prompt_tokens=prompt_tokens,
-        exact=exact,
-        can_count=call.counter.can_count,
-        multiple=request.choices * request.prompts,
-        asked=None if asked is None else max(asked, call.engine.minimum_output),
-        default=call.model.default_output_tokens,
-        caps=call.caps,
-        context_tokens=call.context_tokens,
-        over=admission.over,
-        min_output_tokens=admission.min_output_tokens,
-        enough_output_tokens=admission.enough_output_tokens,
-    )
-    if not exact and call.counter.can_count and (not call.counter.trusts_bound or _impossible(call, prompt_tokens) is not None):
-        # A report stood above this model's bound, or the bound alone would forbid the call: only a count can say.
-        demand = replace(demand, bound_lowered_want=True)
-    return demand
-
-
-async def _count(call: Call) -> int:
-    try:
-        call.counted = await call.counter.count(call.request, call.run_key)
-    except PromptRejected as error:
-        raise BodyError("body_invalid", f"The model's template can't render this conversation: {error}", "messages") from None
-    except (CannotCount, EngineFailure):
-        raise Refused(Refusal(code="engine_unavailable", final=False)) from None
-    return call.counted
-
-
-def _impossible(call: Call, prompt_tokens: int) -> Refusal | None:
-    """What this one call can never have, whatever others do."""
-    cap = call.caps.prompt_tokens
-    if cap is not None and prompt_tokens > cap:
-        shortfall = Shortfall(name=call.caps.prompt_limit, ceiling=cap, settled=0, reserved=0, asked=prompt_tokens)
-        code = "prompt_above_cap" if call.policy.admission.over_prompt == "stop" else "context_overflow"
-        return Refusal(code=code, final=True, shortfall=shortfall)
-    most, choices = call.caps.output_tokens, call.request.choices * call.request.prompts
-    if most is not None and most < choices * call.engine.minimum_output:  # not one token for each choice
-        shortfall = Shortfall(name=call.caps.output_limit, ceiling=most, settled=0, reserved=0, asked=choices)
-        return Refusal(code="run_budget_reached", final=True, shortfall=shortfall)
-    context = call.context_tokens
-    if context is not None and prompt_tokens >= context:
-        return Refusal(code="context_overflow", final=True, shortfall=Shortfall(name="context", ceiling=context, settled=0, reserved=0, asked=prompt_tokens))
-    return None
 
 
 def declared_models(services: Services, identity: Identity) -> list[str]:

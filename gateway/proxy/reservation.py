@@ -17,12 +17,13 @@ from gateway.errors import EngineFailure
 from gateway.metering.framing import BadAnswer
 from gateway.metering.meter import meter_of
 from gateway.proxy.agent_side import AgentGone, AgentSide
-from gateway.proxy.calls import Call, ticket_of
+from gateway.proxy.calls import Call
 from gateway.proxy.delivered import count_delivered
 from gateway.proxy.fault_points import reach, reach_once_written
 from gateway.proxy.relay import CapIgnored, CeilingWatch, Relay
 from gateway.proxy.reserving import Reserving, answer_headers
 from gateway.proxy.settlement import drained_too_long, settle
+from gateway.proxy.ticket import ticket_of
 from gateway.proxy.under_way import UnderWay
 from gateway.runs.in_flight import Handle
 from gateway.services import Services
@@ -167,6 +168,7 @@ async def admitted(call: Call, services: Services) -> AsyncIterator[Reservation]
     try:
         admission = await services.gate.admit(ticket_of(call, services), reserving.command)
     except BaseException:
+        identity.run.first_calls.unsent(call.call_id)
         handle.end()
         raise
     reservation = Reservation(call, services, admission, reserving.sent, handle)

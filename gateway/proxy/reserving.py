@@ -37,15 +37,17 @@ class Reserving:
         forwarded = call.dialect.forward_body(request, call.facts, ceiling_per_choice=admission.output // multiple, call_id=call.call_id)
         self.sent = dumped(forwarded)
         settings = call.dialect.settings
-        details: dict[str, object] = body_record(call.raw, request.body, settings, request.tool_names)
+        details: dict[str, object] = body_record(call.raw, call.body, settings, request.tool_names)
         details |= sent_record(forwarded, settings, self.sent)
-        if (canonical := canonical_sha256(request.body)) is not None:
+        if (canonical := canonical_sha256(call.body)) is not None:
             details["canonical_sha256"] = canonical
         if call.session:
             details["session"] = dict(call.session)
+        at_ms = self._services.ledger.now_ms()
+        identity.run.first_calls.admitted(identity.lane, call.call_id, at_ms)
         return Reserve(
             call_id=call.call_id,
-            at_ms=self._services.ledger.now_ms(),
+            at_ms=at_ms,
             campaign=identity.campaign.campaign,
             run=identity.run.run,
             lane=identity.lane,

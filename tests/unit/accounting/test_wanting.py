@@ -40,6 +40,13 @@ def wanted(**changes: Any) -> Demand:
         ({"over": "refuse"}, 8_000, 8_000, "default"),
         ({"min_output_tokens": 10}, 8_000, 10, "default"),
         ({"prompt_tokens": 10_001}, 0, 0, "context"),
+        ({"caps": CallCaps(context_tokens=5_000)}, 4_900, 1_024, "call.context_tokens"),
+        ({"caps": CallCaps(context_tokens=5_000, context_limit="call.x.context_tokens")}, 4_900, 1_024, "call.x.context_tokens"),
+        ({"caps": CallCaps(context_tokens=5_000), "context_tokens": None}, 4_900, 1_024, "call.context_tokens"),
+        ({"caps": CallCaps(context_tokens=10_000), "asked": 20_000}, 9_900, 1_024, "context"),
+        ({"caps": CallCaps(context_tokens=5_000, output_tokens=4_899)}, 4_899, 1_024, "call.output_tokens"),
+        ({"caps": CallCaps(context_tokens=5_000), "multiple": 4}, 19_600, 4_096, "call.context_tokens"),
+        ({"caps": CallCaps(context_tokens=100)}, 0, 0, "call.context_tokens"),
         ({"default": None, "context_tokens": None}, NO_CEILING_TOKENS, 1_024, "none"),
     ],
 )
@@ -53,3 +60,5 @@ def test_want_is_the_smallest_of_what_is_asked_allowed_and_possible(changes: dic
 @pytest.mark.parametrize(("prompt", "exact", "lowered"), [(100, False, False), (2_001, False, True), (2_000, False, False), (2_001, True, False)])
 def test_a_bound_lowers_want_only_where_the_context_left_by_it_is_what_is_smallest(prompt: int, exact: bool, lowered: bool) -> None:
     assert wanted(prompt_tokens=prompt, exact=exact).bound_lowered_want is lowered
+    of_one_call = {"context_tokens": 99_000, "caps": CallCaps(context_tokens=10_000)}
+    assert wanted(prompt_tokens=prompt, exact=exact, **of_one_call).bound_lowered_want is lowered

@@ -1,0 +1,103 @@
+"""The ticket with which a call waits: what it wants of its limits, what it can never have, and what may end its wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.accounting.decision import Demand
+from gateway.accounting.limit import Limit, Shortfall
+from gateway.accounting.wanting import make_demand
+from gateway.dialects.dialect import BodyError
+from gateway.errors import EngineFailure
+from gateway.policy.resolve import resolve_limits
+from gateway.proxy.calls import Call
+from gateway.proxy.may_call import refused_now
+from gateway.proxy.refusing import template_words
+from gateway.services import Services
+from gateway.tokenizers.tokenizer import CannotCount, PromptRejected
+from gateway.upstream.call import Refusal, Refused, Ticket
+
+
+def ticket_of(call: Call, services: Services) -> Ticket:
+    """What the waiting place must know of this call."""
+    identity, admission = call.identity, call.policy.admission
+    names = {"campaign": identity.campaign.campaign, "run": identity.run.run, "lane": identity.lane, "model": call.request.model}
+
+    def resolve(now_ms: int) -> tuple[Limit, ...]:
+        return resolve_limits(call.policy, services.settings.limits, **names, now_ms=now_ms, origins=identity.campaign.origins)
+
+    return Ticket(
+        call_id=call.call_id,
+        campaign=names["campaign"],
+        run=names["run"],
+        lane=identity.lane,
+        engine=call.upstream.name,
+        resolve=resolve,
+        demand=lambda prompt, exact: _demand(call, prompt, exact),
+        bound_tokens=call.bound_tokens,
+        bound_exact=call.bound_exact,
+        count=(lambda: _count(call)) if call.counter.can_count else None,
+        check=lambda now_ms: refused_now(services, identity, now_ms),
+        check_prompt=lambda prompt, _exact: _impossible(call, prompt),
+        halted=lambda: identity.held,
+        deadline=lambda: deadline.at_ms if (deadline := services.runs.deadline(identity)) is not None else None,
+        clamp_after_ms=admission.clamp_after_seconds * 1000,
+        queue_ms=admission.queue_seconds * 1000,
+    )
+
+
+def _demand(call: Call, prompt_tokens: int, exact: bool) -> Demand:
+    request, admission = call.request, call.policy.admission
+    asked = request.asked_output
+    demand = make_demand(
+        prompt_tokens=prompt_tokens,
+        exact=exact,
+        can_count=call.counter.can_count,
+        multiple=request.choices * request.prompts,
+        asked=None if asked is None else max(asked, call.engine.minimum_output),
+        default=call.model.default_output_tokens,
+        caps=call.caps,
+        context_tokens=call.context_tokens,
+        over=admission.over,
+        min_output_tokens=admission.min_output_tokens,
+        enough_output_tokens=admission.enough_output_tokens,
+    )
+    if not exact and call.counter.can_count and (not call.counter.trusts_bound or _impossible(call, prompt_tokens) is not None):
+        # A report stood above this model's bound, or the bound alone would forbid the call: only a count can say.
+        demand = replace(demand, bound_lowered_want=True)
+    return demand
+
+
+async def _count(call: Call) -> int:
+    try:
+        call.counted = await call.counter.count(call.request, call.run_key)
+    except PromptRejected as error:
+        raise BodyError("body_invalid", template_words(str(error)), "messages") from None
+    except (CannotCount, EngineFailure):
+        raise Refused(Refusal(code="engine_unavailable", final=False)) from None
+    return call.counted
+
+
+def _impossible(call: Call, prompt_tokens: int) -> Refusal | None:
+    """What this one call can never have, whatever others do."""
+    caps = call.caps
+    if caps.prompt_tokens is not None and prompt_tokens > caps.prompt_tokens:
+        return _above(call, caps.prompt_limit, caps.prompt_tokens, prompt_tokens)
+    most, choices = call.caps.output_tokens, call.request.choices * call.request.prompts
+    if most is not None and most < choices * call.engine.minimum_output:  # not one token for each choice
+        shortfall = Shortfall(name=call.caps.output_limit, ceiling=most, settled=0, reserved=0, asked=choices)
+        return Refusal(code="run_budget_reached", final=True, shortfall=shortfall)
+    context = call.context_tokens
+    if context is not None and prompt_tokens >= context:
+        shortfall = Shortfall(name="context", ceiling=context, settled=0, reserved=0, asked=prompt_tokens)
+        return Refusal(code="context_overflow", final=True, shortfall=shortfall, engine=call.engine.kind)
+    if caps.context_tokens is not None and prompt_tokens >= caps.context_tokens:
+        return _above(call, caps.context_limit, caps.context_tokens, prompt_tokens)
+    return None
+
+
+def _above(call: Call, name: str, cap: int, prompt_tokens: int) -> Refusal:
+    """A cap of the policy's: it says what such a prompt is answered with."""
+    shortfall = Shortfall(name=name, ceiling=cap, settled=0, reserved=0, asked=prompt_tokens)
+    code = "prompt_above_cap" if call.policy.admission.over_prompt == "stop" else "context_overflow"
+    return Refusal(code=code, final=True, shortfall=shortfall, engine=call.engine.kind)
