@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import time
 from collections.abc import Mapping
 
@@ -110,9 +112,15 @@ class AgentSide:
         return await self._whole(reply.status, reply.body)
 
     def abort(self) -> None:
-        """Break the connection: an answer whose usage could not be written may not look finished."""
-        if self._request.transport is not None:
-            self._request.transport.abort()
+        """Reset the connection: an answer whose usage could not be written may not look finished. Whatever is written now goes nowhere."""
+        self.deaf = True
+        transport = self._request.transport
+        if transport is None:
+            return
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not an end
+        transport.abort()
 
     async def _whole(self, status: int, body: bytes) -> web.StreamResponse:
         response = self._response = web.Response(status=status, body=body, headers=self.headers)

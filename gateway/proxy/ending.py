@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aiohttp import web
 
 from gateway.accounting.settling import How
@@ -11,6 +13,7 @@ from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.calls import Call
 from gateway.proxy.cleaning import clean
 from gateway.proxy.fault_points import reach
+from gateway.proxy.refused import limit_numbers
 from gateway.proxy.refusing import ENGINE_DIED, ENGINE_ERROR, UPSTREAM_AUTH, cut_wording, engine_wording
 from gateway.proxy.under_way import UnderWay
 
@@ -24,11 +27,9 @@ async def end_answer(call: Call, reservation: UnderWay, agent: AgentSide) -> web
     if ending.how is How.CUT and ending.cut is Outcome.CAP_CUT:
         return await _length_end(call, reservation, agent)
     if ending.how is How.CUT and ending.cut is not None:
-        return await _error_end(call, agent, cut_wording(ending.cut))
+        return await _error_end(call, reservation, agent, cut_wording(ending.cut))
     if reservation.failure is not None and (reservation.relay is None or not reservation.relay.terminal):
-        if agent.opened and reservation.meter is not None and not reservation.meter.streams:
-            agent.abort()  # part of a body too large to hold is out: only a broken connection tells the truth
-        return await _error_end(call, agent, engine_wording(reservation.failure))
+        return await _error_end(call, reservation, agent, engine_wording(reservation.failure))
     return await _engine_end(call, reservation, agent)
 
 
@@ -38,14 +39,25 @@ async def _length_end(call: Call, reservation: UnderWay, agent: AgentSide) -> we
     return await agent.end(call.dialect.length_end(reading, call.request, reservation.terms.usage))
 
 
-async def _error_end(call: Call, agent: AgentSide, wording: Wording) -> web.StreamResponse:
+async def _error_end(call: Call, reservation: UnderWay, agent: AgentSide, wording: Wording) -> web.StreamResponse:
+    relay, meter = reservation.relay, reservation.meter
+    if relay is not None and relay.passed and meter is not None and not meter.streams:
+        agent.abort()  # a part of a body too large to hold is out: only a broken connection tells the truth
     if agent.opened:
         return await agent.end(call.dialect.error_event(wording))
     status = call.policy.agent.refusal_status.get(call.dialect.name)
     reply = call.dialect.reply(wording)
     if status is not None and wording.code in ("run_closed", "run_budget_reached"):
         reply = Reply(status, reply.body, reply.headers, reply.content_type)
-    return await agent.reply(reply)
+    return await agent.reply(reply, _limit_headers(call, reservation))
+
+
+def _limit_headers(call: Call, reservation: UnderWay) -> Mapping[str, str]:
+    """Where a limit cut the call: its name and numbers at that moment."""
+    by = reservation.handle.cut_by
+    if by is None or reservation.ending.cut is not Outcome.DEADLINE_CUT:
+        return {}
+    return {"x-gateway-limit": by.name, **(limit_numbers(by) if call.policy.agent.tell_agent else {})}
 
 
 async def _engine_end(call: Call, reservation: UnderWay, agent: AgentSide) -> web.StreamResponse:
@@ -55,15 +67,15 @@ async def _engine_end(call: Call, reservation: UnderWay, agent: AgentSide) -> we
     reading = meter.reading(reservation.status, truncated=reservation.failure is not None)
     held = relay.rest(reading.completed)
     if agent.opened and not meter.streams and not relay.passed:  # a comment has spent the status, and this is no stream
-        return await _error_end(call, agent, ENGINE_ERROR)
+        return await _error_end(call, reservation, agent, ENGINE_ERROR)
     if reservation.status in (401, 403):
-        return await _error_end(call, agent, UPSTREAM_AUTH)
+        return await _error_end(call, reservation, agent, UPSTREAM_AUTH)
     if not 200 <= reservation.status < 300:
         return await agent.end(clean(held))
     if meter.streams and reading.error_class in (ErrorClass.TRUNCATED, ErrorClass.EMPTY_STREAM):
-        return await _error_end(call, agent, ENGINE_DIED)
+        return await _error_end(call, reservation, agent, ENGINE_DIED)
     if meter.streams and agent.opened and reading.error_class is not None and not held:  # an error that is no event: nobody would see it
-        return await _error_end(call, agent, ENGINE_ERROR)
+        return await _error_end(call, reservation, agent, ENGINE_ERROR)
     if reading.error_class is not None and not agent.opened:
         return await _plain_error(call, agent, held, reading.error_code)
     return await agent.end(clean(held) if reading.error_class is not None else held)
