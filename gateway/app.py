@@ -20,6 +20,7 @@ from gateway.ledger.reading import LedgerReader
 from gateway.logs import log, set_up
 from gateway.metrics import Metrics
 from gateway.proxy.listening import DataListener
+from gateway.runs.deadline_watch import DeadlineWatch
 from gateway.runs.in_flight import InFlight
 from gateway.runs.runs import Runs
 from gateway.services import Services
@@ -47,6 +48,7 @@ class Gateway:
         slots = {name: upstream.slots for name, upstream in settings.upstreams.items()}
         self.gate = Gate(self.ledger.balances, self.ledger.post, self.ledger.now_ms, slots, GateSettings(queue_length=settings.bounds.queue_length))
         self.runs = Runs(self.ledger, settings.limits, in_flight=InFlight(), on_change=self._changed, fingerprints=self.engines.fingerprints)
+        self.deadlines = DeadlineWatch(self.runs, self.ledger.now_ms, self.gate.recheck)
         self.services = Services(settings=settings, ledger=self.ledger, gate=self.gate, runs=self.runs, engines=self.engines, metrics=self.metrics)
         self.data = DataListener(self.services, settings.data.listen)
         told = self._told()
@@ -60,6 +62,7 @@ class Gateway:
         """Raises ConfigurationError where a listener can't be had."""
         await self.engines.start()
         self.runs.start()
+        self.deadlines.start()
         await self.control.start()
         if self.metrics_listener is not None:
             await self.metrics_listener.start()
@@ -73,14 +76,17 @@ class Gateway:
         self.gate.shutdown()
         await _within(grace_s, self.runs.in_flight.drained())
         self.cut()
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + CUT_S
         await _within(CUT_S, self.runs.in_flight.drained())
         await self.data.stop_accepting()
-        await _within(CUT_S, self.gate.settled())
-        await self.services.background.finished(CUT_S)
+        await _within(max(0.0, latest - loop.time()), self.gate.settled())
+        await self.services.background.finished(max(0.0, latest - loop.time()))
         await self.data.stop()
         await self.control.stop()
         if self.metrics_listener is not None:
             await self.metrics_listener.stop()
+        await self.deadlines.stop()
         await _within(CUT_S, self.runs.finish())
         await self.ledger.close()
         await self.engines.close()

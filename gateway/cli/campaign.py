@@ -34,6 +34,7 @@ FACTS: Final = (
     Column("open_runs", "open runs", Kind.NUMBER),
     Column("in_flight", "calls in flight", Kind.NUMBER),
     Column("opened_at_ms", "opened", Kind.TIME),
+    Column("span_ends_at_ms", "span ends", Kind.TIME),
 )
 CLOSE_MAX_S: Final = 86_400
 
@@ -129,4 +130,5 @@ def show(campaign: str, reach: Reach, screen: Screen) -> None:
 
 def _row(campaign: Mapping[str, Any]) -> dict[str, object]:
     runs = campaign["runs"]
-    return {**campaign, "opened_runs": sum(runs.values()), "open_runs": runs["open"]}
+    state = f"{campaign['state']}, over" if campaign.get("over") else campaign["state"]
+    return {**campaign, "state": state, "opened_runs": sum(runs.values()), "open_runs": runs["open"]}

@@ -34,6 +34,13 @@ COLUMNS: Final = (
     Column("opened_at_ms", "OPENED", Kind.TIME),
 )
 FACTS: Final = COLUMNS[2:]
+TIMES: Final = (
+    Column("name", "DEADLINE"),
+    Column("ceiling", "SECONDS", Kind.NUMBER),
+    Column("started_at_ms", "FROM", Kind.TIME),
+    Column("ends_at_ms", "UNTIL", Kind.TIME),
+    Column("origin", "SET AT"),
+)
 
 
 @click.group()
@@ -107,7 +114,7 @@ def list_(campaign: str | None, reach: Reach, screen: Screen) -> None:
     control = reach.control()
     campaigns = [campaign] if campaign else [str(row["campaign"]) for row in control.campaigns()]
     rows = [{"campaign": each, **row} for each in campaigns for row in control.runs(each)]
-    screen.present({"runs": rows}, Table(columns=COLUMNS, rows=rows, empty="No runs. `gateway run open CAMPAIGN` opens one."))
+    screen.present({"runs": rows}, Table(columns=COLUMNS, rows=[_shown(row) for row in rows], empty="No runs. `gateway run open CAMPAIGN` opens one."))
 
 
 @run.command()
@@ -120,7 +127,14 @@ def show(run: str, reach: Reach, screen: Screen) -> None:
     name = find_run(control, run)
     answer = control.run(name.campaign, name.run)
     keys = Table(columns=KEY_COLUMNS, rows=key_rows(answer["keys"]), empty="No keys.")
-    screen.present(answer, Facts(title=f"Run {name}", row=answer, columns=FACTS), Line(), limits_table(answer["limits"]), Line(), keys)
+    times = Table(columns=TIMES, rows=answer["deadlines"], empty="No deadlines.")
+    facts = Facts(title=f"Run {name}", row=_shown(answer), columns=FACTS)
+    screen.present(answer, facts, Line(), limits_table(answer["limits"]), Line(), times, Line(), keys)
+
+
+def _shown(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A run past its deadline stays open until somebody closes it, and is shown so."""
+    return {**row, "state": f"{row['state']}, overdue"} if row.get("overdue") else row
 
 
 def _opened(opened: Mapping[str, Any], address: str) -> list[View]:

@@ -24,14 +24,14 @@ async def open_campaign(request: web.Request) -> web.Response:
 
 async def list_campaigns(request: web.Request) -> web.Response:
     runs = request.app[SERVICES].runs
-    return answer({"campaigns": [campaign_view(campaign, runs.in_flight) for campaign in runs.campaigns()]})
+    return answer({"campaigns": [campaign_view(campaign, runs.in_flight, runs.span(campaign), over=runs.over(campaign)) for campaign in runs.campaigns()]})
 
 
 async def show_campaign(request: web.Request) -> web.Response:
     runs = request.app[SERVICES].runs
     campaign = runs.campaign(request.match_info["campaign"])
     limits = [limit_left_view(found) for found in runs.limits(campaign.campaign)]
-    return answer({**campaign_view(campaign, runs.in_flight), "limits": limits})
+    return answer({**campaign_view(campaign, runs.in_flight, runs.span(campaign), over=runs.over(campaign)), "limits": limits})
 
 
 async def halt(request: web.Request) -> web.Response:

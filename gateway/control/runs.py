@@ -6,7 +6,7 @@ from aiohttp import web
 
 from gateway.control.bodies import CloseRunBody, IssueKeyBody, OpenRunBody, ReasonBody, read
 from gateway.control.services import SERVICES
-from gateway.control.views import answer, key_view, limit_left_view, opened_view, receipt_view, run_view
+from gateway.control.views import answer, deadline_view, key_view, limit_left_view, opened_view, receipt_view, run_view
 
 
 async def open_run(request: web.Request) -> web.Response:
@@ -20,13 +20,14 @@ async def open_run(request: web.Request) -> web.Response:
 async def list_runs(request: web.Request) -> web.Response:
     runs = request.app[SERVICES].runs
     campaign = runs.campaign(request.match_info["campaign"])
-    return answer({"runs": [run_view(run, runs.in_flight) for run in campaign.runs.values()]})
+    return answer({"runs": [run_view(run, runs.in_flight, runs.overdue(run.campaign, run.run)) for run in campaign.runs.values()]})
 
 
 async def show_run(request: web.Request) -> web.Response:
     runs = request.app[SERVICES].runs
     run = runs.run(request.match_info["campaign"], request.match_info["run"])
-    view = run_view(run, runs.in_flight)
+    view = run_view(run, runs.in_flight, runs.overdue(run.campaign, run.run))
+    view["deadlines"] = [deadline_view(deadline) for deadline in runs.deadlines(run.campaign, run.run)]
     view["keys"] = [key_view(key) for key in runs.keys(run.campaign, run.run)]
     view["limits"] = [limit_left_view(found) for found in runs.limits(run.campaign, run.run)]
     return answer(view)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import orjson
 from aiohttp import web
@@ -12,6 +12,7 @@ from gateway.accounting.commands import Results
 from gateway.ledger.state import RunStanding
 from gateway.runs.campaigns import CampaignState, RunState
 from gateway.runs.closing import Receipt
+from gateway.runs.deadlines import Deadline
 from gateway.runs.in_flight import InFlight
 from gateway.runs.keys import Identity
 from gateway.runs.left import LimitLeft
@@ -22,7 +23,8 @@ def answer(value: object, status: int = 200) -> web.Response:
     return web.json_response(body=orjson.dumps(value, default=dict), status=status)
 
 
-def campaign_view(campaign: CampaignState, in_flight: InFlight) -> dict[str, object]:
+def campaign_view(campaign: CampaignState, in_flight: InFlight, span: Deadline | None = None, *, over: bool = False) -> dict[str, object]:
+    """Where its span is `over`, what still runs is listed: it goes on, and is not settled yet."""
     states = Counter(run.state for run in campaign.runs.values())
     view: dict[str, object] = {
         "campaign": campaign.campaign,
@@ -38,10 +40,15 @@ def campaign_view(campaign: CampaignState, in_flight: InFlight) -> dict[str, obj
         view["planned"] = campaign.planned_runs
     if campaign.reason:
         view["reason"] = campaign.reason
+    if span is not None:
+        view |= {"span_ends_at_ms": span.at_ms, "over": over}
+    if over:
+        view["unsettled"] = [{"run": run, "calls": calls} for run in campaign.runs if (calls := in_flight.count(campaign.campaign, run))]
     return view
 
 
-def run_view(run: RunState, in_flight: InFlight) -> dict[str, object]:
+def run_view(run: RunState, in_flight: InFlight, overdue: Sequence[Deadline] = ()) -> dict[str, object]:
+    """`overdue`: the walls that it has passed though it is open."""
     view: dict[str, object] = {
         "campaign": run.campaign,
         "run": run.run,
@@ -51,8 +58,22 @@ def run_view(run: RunState, in_flight: InFlight) -> dict[str, object]:
     }
     named = {"label": run.label, "task": run.task, "idempotency_key": run.idempotency_key}
     view |= {name: text for name, text in named.items() if text}
+    if overdue:
+        view["overdue"] = [wall.limit_name for wall in overdue]
     if run.results is not None:
         view["results"] = results_view(run.results)
+    return view
+
+
+def deadline_view(deadline: Deadline) -> dict[str, object]:
+    view: dict[str, object] = {
+        "name": deadline.limit_name,
+        "ceiling": deadline.ceiling_s,
+        "started_at_ms": deadline.started_ms,
+        "ends_at_ms": deadline.at_ms,
+    }
+    if deadline.origin:
+        view["origin"] = deadline.origin
     return view
 
 

@@ -11,9 +11,10 @@ from aiohttp import web
 
 from gateway.dialects.openai_replies import models_reply
 from gateway.proxy.agent_side import AgentSide
-from gateway.proxy.calls import MODELS, Call, Route, Unauthorized, Undeclared, check_open, declared_models, find_route, read_call
+from gateway.proxy.calls import MODELS, Call, Route, Unauthorized, Undeclared, declared_models, find_route, read_call
 from gateway.proxy.ending import end_answer
 from gateway.proxy.keepalive import kept_alive
+from gateway.proxy.may_call import check_open
 from gateway.proxy.refused import REFUSALS, refuse
 from gateway.proxy.reservation import Reservation, admitted
 from gateway.services import Services

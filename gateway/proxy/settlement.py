@@ -65,6 +65,8 @@ async def _write_later(reservation: UnderWay, command: Settle | Void) -> None:
 
 def _over(reservation: UnderWay) -> None:
     services, call = reservation.services, reservation.call
+    first_calls = call.identity.run.first_calls
+    (first_calls.unsent if reservation.terms is None else first_calls.sent)(call.call_id)  # a void has no terms
     reservation.handle.end()
     services.gate.free(reservation.admission.upstream)
     services.runs.receipt_due(call.identity.campaign.campaign, call.identity.run.run)
@@ -144,6 +146,8 @@ def _details(reservation: UnderWay, reading: Reading) -> dict[str, object]:
         details["error"] = str(reading.error_class)
     if reservation.failure is not None and reservation.failure.phase:
         details["phase"] = reservation.failure.phase
+    if (by := reservation.handle.cut_by) is not None and reservation.ending.cut is Outcome.DEADLINE_CUT:
+        details["cut_by"] = {"name": by.name, "ceiling": by.ceiling, "settled": by.settled}
     for name, ids in (("tool_call_ids", reading.tool_call_ids), ("item_ids", reading.item_ids)):
         if ids:
             details[name] = [_text(one) for one in ids[:IDS_MAX]]

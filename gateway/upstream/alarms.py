@@ -39,7 +39,7 @@ class Alarms:
         """For the waiter's next moment, where there is one."""
         self.cancel(waiter)
         now = self._now_ms()
-        moments = [moment for moment in (waiter.clamp_ms, waiter.ends_ms, waiter.ticket.deadline_ms) if moment is not None and moment > now]
+        moments = [moment for moment in (waiter.clamp_ms, waiter.ends_ms) if moment > now]
         if moments:
             self._of[waiter] = self._timers.call_later((min(moments) - now) / 1000, lambda: self._due(waiter))
 

@@ -58,10 +58,18 @@ class Ticket:
     halted: Callable[[], bool] = field(default=lambda: False)
     deadline_ms: int | None = None
     """The earlier of the run's deadline and the campaign's span end, or None."""
+    deadline: Callable[[], int | None] | None = None
+    """In place of `deadline_ms`, where it may come to be known while the call waits: a run's clock may begin with another call."""
     clamp_after_ms: int = 10_000
     """From then on the call takes less than it could ever have, if it is enough."""
     queue_ms: int = 120_000
     """When its wait is over at the latest."""
+
+
+    @property
+    def ends_at_ms(self) -> int | None:
+        """The deadline, as it is known now."""
+        return self.deadline_ms if self.deadline is None else self.deadline()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,7 +143,7 @@ class Waiter:
 
     @property
     def ends_ms(self) -> int:
-        ends, deadline = self.arrived_ms + self.ticket.queue_ms, self.ticket.deadline_ms
+        ends, deadline = self.arrived_ms + self.ticket.queue_ms, self.ticket.ends_at_ms
         return ends if deadline is None else min(ends, deadline)
 
     @property

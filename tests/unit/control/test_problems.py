@@ -43,7 +43,7 @@ def test_each_error_has_its_status_its_code_and_three_parts(error: Exception, st
 
 
 def test_every_code_of_a_declined_request_has_a_status() -> None:
-    assert set(STATUS) == {"invalid", "not_found", "conflict", "run_budget_reached"}
+    assert set(STATUS) == {"invalid", "not_found", "conflict", "run_budget_reached", "window_over"}
 
 
 def test_a_body_that_cant_be_read_names_each_field() -> None:
