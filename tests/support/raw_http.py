@@ -170,7 +170,7 @@ class RawClient:
         answer.headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         start = len(head) + 4
         if answer.headers.get("transfer-encoding", "").lower() == "chunked":
-            answer.pieces, used, answer.complete = _unchunk(rest)
+            answer.pieces, used, answer.complete = unchunk(rest)
         elif "content-length" in answer.headers:
             length = int(answer.headers["content-length"])
             answer.pieces, used, answer.complete = [rest[:length]], length, len(rest) >= length
@@ -181,7 +181,7 @@ class RawClient:
         return answer
 
 
-def _unchunk(data: bytes) -> tuple[list[bytes], int, bool]:
+def unchunk(data: bytes) -> tuple[list[bytes], int, bool]:
     """The chunks, how many bytes they took, and whether the last one was there."""
     pieces: list[bytes] = []
     start = 0
