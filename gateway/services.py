@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gateway.ledger.ledger import Ledger
 from gateway.metrics import Metrics
+from gateway.policy.remembered import Remembered
 from gateway.runs.runs import Runs
 from gateway.settings.settings import Settings
 from gateway.upstream.engines import Engines
@@ -63,3 +64,7 @@ class Services:
     drains: Background = field(default_factory=Background)
     """Answers that are read to their end for nobody: cancelled when the process stops."""
     stopping: Stopping = field(default_factory=Stopping)
+    remembered: Remembered = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "remembered", Remembered(self.settings.limits))

@@ -18,6 +18,7 @@ A limit's name is its path in TOML. Nothing here reads a clock.
     nearest       which right name was meant, and where it belongs
     values        words for a value that does not fit its key
     checks        names that must be declared, caps that can never bind, outputs without a ceiling
+    remembered    limits and caps that were resolved before, for the calls that follow
     shape         the models as a tree that can be walked
     positions     on which line each key stands
 """

@@ -17,7 +17,6 @@ from gateway.engines.engine import Engine
 from gateway.policy.body_rules import apply
 from gateway.policy.declaration import ModelPolicy, Policy
 from gateway.policy.declared import PROMPT_TOKENS
-from gateway.policy.resolve import call_caps
 from gateway.proxy.body import BodyBounds, parse_body, read_body
 from gateway.proxy.identify import presented_key, session_headers
 from gateway.proxy.may_call import check_in_time, check_open
@@ -139,7 +138,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
         upstream=upstream,
         facts=_facts(services, upstream, dialect.name, asked.model),
         counter=counter,
-        caps=call_caps(policy, identity.lane, asked.model),
+        caps=services.remembered.caps(policy, identity.lane, asked.model),
         context_tokens=_smaller(model.context_tokens, services.engines.context(upstream.name)),
         bound_tokens=bound,
         bound_exact=exact,

@@ -9,7 +9,6 @@ from gateway.accounting.limit import Limit, Shortfall
 from gateway.accounting.wanting import make_demand
 from gateway.dialects.dialect import BodyError
 from gateway.errors import EngineFailure
-from gateway.policy.resolve import resolve_limits
 from gateway.proxy.calls import Call
 from gateway.proxy.may_call import refused_now
 from gateway.proxy.refusing import template_words
@@ -24,7 +23,7 @@ def ticket_of(call: Call, services: Services) -> Ticket:
     names = {"campaign": identity.campaign.campaign, "run": identity.run.run, "lane": identity.lane, "model": call.request.model}
 
     def resolve(now_ms: int) -> tuple[Limit, ...]:
-        return resolve_limits(call.policy, services.settings.limits, **names, now_ms=now_ms, origins=identity.campaign.origins)
+        return services.remembered.limits(call.policy, **names, now_ms=now_ms, origins=identity.campaign.origins)
 
     return Ticket(
         call_id=call.call_id,
