@@ -82,10 +82,28 @@ def _bytes(value: object) -> int:
 def canonical_sha256(body: Mapping[str, Any]) -> str | None:
     """Of the body in canonical form (RFC 8785), or None: it holds what has no canonical form, or a number whose form is not plain."""
     try:
-        text = orjson.dumps(_plain_numbers(body), option=orjson.OPT_SORT_KEYS)
+        text = orjson.dumps(body if _is_plain(body) else _plain_numbers(body), option=orjson.OPT_SORT_KEYS)
     except (TypeError, ValueError):
         return None
     return hashlib.sha256(text).hexdigest()
+
+
+def _is_plain(body: Mapping[str, Any]) -> bool:
+    """No number and no name in it needs a look: it may be written as it is, without a copy."""
+    left: list[Any] = [body]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            if not "".join(node).isascii():
+                return False
+            node = node.values()
+        for value in node:
+            kind = type(value)
+            if kind is dict or kind is list:
+                left.append(value)
+            elif (kind is float and (value.is_integer() or abs(value) < 1e-4)) or (kind is int and not -(2**53) < value < 2**53):
+                return False
+    return True
 
 
 def _plain_numbers(value: object) -> object:
