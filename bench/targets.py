@@ -112,15 +112,16 @@ def _peer(name: str) -> Path:
 
 
 AMPLE = "requests = 1_000_000_000\ninput_tokens = 1_000_000_000_000\noutput_tokens = 1_000_000_000_000\ntotal_tokens = 1_500_000_000_000\n"
-SCOPES = ("run", "run.foreground", "campaign", "campaign.foreground", "campaign.day")
+SCOPES = ("run", "run.foreground", "campaign")
 
 
 def policy_text(counter: str) -> str:
     """Every limit of a run, a lane and a campaign that a call may be held to; none of them is ever reached."""
     models = "".join(f'\n[models."{model}"]\ncounter = "{counter}"\ncontext_tokens = 1_000_000\noverhead_tokens = 64\n' for model in MODELS)
-    limits = "".join(f"\n[{scope}]\n{AMPLE}{'' if scope.endswith('day') else 'concurrent = 5_000'}\n" for scope in SCOPES)
+    limits = "".join(f"\n[{scope}]\n{AMPLE}concurrent = 5_000\n" for scope in SCOPES)
+    day = "\n[campaign.day]\nrequests = 500_000_000\noutput_tokens = 500_000_000_000\n"
     call = "\n[call]\nprompt_tokens = 800_000\noutput_tokens = 100_000\n"
-    return f'schema = 1\napis = ["openai.chat", "openai.models"]\ntimezone = "Europe/Berlin"\n\n[lanes.foreground]\n[lanes.background]\n{models}{call}{limits}'
+    return f'schema = 1\napis = ["openai.chat", "openai.models"]\ntimezone = "Europe/Berlin"\n\n[lanes.foreground]\n[lanes.background]\n{models}{call}{limits}{day}'
 
 
 def settings_text(folder: Path, socket_path: Path, engine_port: int) -> str:
