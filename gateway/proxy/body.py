@@ -63,10 +63,14 @@ async def read_body(request: web.BaseRequest, bounds: BodyBounds) -> bytes:
     return first + held if held else first
 
 
-def _check_framing(request: web.BaseRequest) -> None:
+def plainly_framed(request: web.BaseRequest) -> bool:
     """Chunks or a length, nothing between: whoever stands before or behind must see the same end of a body."""
     codings = [value.strip().lower() for value in request.headers.getall("transfer-encoding", ())]
-    if codings and (codings != ["chunked"] or request.version < HttpVersion11):
+    return not codings or (codings == ["chunked"] and request.version >= HttpVersion11)
+
+
+def _check_framing(request: web.BaseRequest) -> None:
+    if not plainly_framed(request):
         raise BodyRefused("body_invalid", "The transfer encoding of the body is not one that this gateway takes.")
     if any(value.strip().lower() not in ("", "identity") for value in request.headers.getall("content-encoding", ())):
         raise BodyRefused("body_invalid", "The body is compressed; send it plain.")

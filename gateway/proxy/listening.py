@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -11,6 +12,7 @@ from gateway.dialects.openai_replies import reply as openai_reply
 from gateway.errors import ConfigurationError
 from gateway.ids import new_call_id
 from gateway.logs import log
+from gateway.proxy.body import plainly_framed
 from gateway.proxy.exchange import answer
 from gateway.proxy.refusing import BAD_REQUEST, refusal_wording
 from gateway.services import Services
@@ -36,6 +38,8 @@ class Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("an answer is under way: it can only be broken off")
         call_id = new_call_id()
+        if isinstance(self._manager, Server):
+            self._manager.on_malformed()
         log.info("a request is not well-formed", extra={"fields": {"call": call_id, "error": type(exc).__name__}})
         response = _whole(call_id, BAD_REQUEST)
         response.force_close()
@@ -54,6 +58,8 @@ class Connection(web.RequestHandler):
 
 class Server(web.Server):
     """aiohttp's, with our connections."""
+
+    on_malformed: Callable[[], None] = staticmethod(lambda: None)
 
     def __call__(self) -> web.RequestHandler:
         return Connection(self, loop=self._loop, **self._kwargs)
@@ -83,6 +89,7 @@ class DataListener:
             tcp_keepalive=True,
             auto_decompress=False,
         )
+        self._server.on_malformed = services.metrics.refusals.labels(BAD_REQUEST.code).inc
         self._runner = web.ServerRunner(self._server, shutdown_timeout=1.0)
         self._site: web.TCPSite | None = None
 
@@ -121,4 +128,7 @@ class DataListener:
             refused = _whole(new_call_id(), refusal_wording(Refusal(code="overloaded", final=False)))
             refused.force_close()
             return refused
-        return await answer(request, self._services)
+        response = await answer(request, self._services)
+        if not plainly_framed(request):
+            response.force_close()  # what comes behind it could be part of it
+        return response
