@@ -69,6 +69,8 @@ class PaperBook:
         self.posted: list[Command] = []
         self.failing = False
         self.uncertain = False
+        self.later_ms = 0
+        """How far the test has moved the clock."""
         self._state = state or LedgerState()
         self._queue: list[tuple[Command, asyncio.Future[Posting]]] = []
         self._held = False
@@ -77,7 +79,7 @@ class PaperBook:
         return self._state
 
     def now_ms(self) -> int:
-        return 1_790_000_000_000 + len(self.posted)
+        return 1_790_000_000_000 + len(self.posted) + self.later_ms
 
     def admissible(self) -> None:
         if self.uncertain:
@@ -137,9 +139,9 @@ class World:
     def _wake(self) -> None:
         self.wakings += 1
 
-    async def open(self, *runs: str, campaign: str = "pilot") -> dict[str, str]:
+    async def open(self, *runs: str, campaign: str = "pilot", text: str = POLICY) -> dict[str, str]:
         """Campaign and runs; the foreground secret of each."""
-        await self.runs.open_campaign(campaign, policy())
+        await self.runs.open_campaign(campaign, policy(text))
         return {run: (await self.runs.open_run(campaign, run)).keys["foreground"] or "" for run in runs}
 
 
