@@ -15,6 +15,8 @@ from gateway.ids import new_call_id
 
 STALL_S = 120.0
 """An agent that reads nothing for so long is taken for one that left: it would hold a slot of the engine."""
+SERVER = "model-gateway"
+"""In the place of the versions of what this is built with."""
 WAITS_ABOVE_BYTES = 32 * 1024
 """Below it (aiohttp's own mark is 64 kB) a write never waits."""
 
@@ -31,7 +33,7 @@ class AgentSide:
         self._request = request
         self._response: web.StreamResponse | None = None
         self._status = 200
-        self.headers: dict[str, str] = {"x-request-id": call_id, "request-id": call_id}
+        self.headers: dict[str, str] = {"x-request-id": call_id, "request-id": call_id, "Server": SERVER}
         self.first_write_at: float | None = None
         self.first_content_at: float | None = None
         self.last_byte_at: float | None = None
@@ -108,6 +110,9 @@ class AgentSide:
 
     async def reply(self, reply: Reply, headers: Mapping[str, str] | None = None) -> web.StreamResponse:
         """A whole answer of our own, in the place of one that was never opened."""
+        if self._response is not None:  # an answer that has begun can't become another one
+            self.abort()
+            return self._response
         self.headers |= {"Content-Type": reply.content_type, **reply.headers, **(headers or {})}
         return await self._whole(reply.status, reply.body)
 

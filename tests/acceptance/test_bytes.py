@@ -260,6 +260,47 @@ def test_of_each_engine_error_the_address_and_the_paths_are_cleaned_away(gateway
         assert answer.json()["error"]["message"].startswith("worker [internal]")
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("code", "status", "outcome", "source"),
+    [
+        (503, 503, "engine_refused", "none"),
+        (429, 429, "engine_refused", "none"),
+        (500, 500, "engine_error", "unknown"),
+        (None, 502, "engine_error", "unknown"),
+        ("a_word", 502, "engine_error", "unknown"),
+        (200, 502, "engine_error", "unknown"),
+    ],
+)
+def test_an_error_in_a_200_is_answered_with_its_code_and_502_where_it_has_none(
+    gateway: GatewayProcess, mock: MockProcess, run: OpenedRun, stream: bool, code: object, status: int, outcome: str, source: str
+) -> None:
+    error = {"error": {"message": "the engine says no", "type": "x", **({} if code is None else {"code": code})}}
+    body = json.dumps(error)
+    mock.script({"raw": [f"data: {body}\n\n" if stream else body], "raw_type": EVENT_STREAM if stream else "application/json"})
+    answer = chat_once(gateway.port, run.key, model="generic", stream=stream, max_tokens=5)
+    assert (answer.status, answer.json()) == (status, error)
+    assert answer.headers["content-type"].startswith("application/json")
+    row = row_of(gateway, answer)
+    if not stream:  # a JSON error in a 200: what the engine did before is not known
+        outcome, source = "engine_error", "unknown"
+    assert (row["outcome"], row["source"]) == (outcome, source)
+
+
+@pytest.mark.parametrize(("status", "told"), [(302, 302), (403, 502), (418, 418), (500, 500), (502, 502), (504, 504), (529, 529)])
+def test_an_engines_status_is_passed_on_but_for_what_is_the_operators_fault(
+    gateway: GatewayProcess, mock: MockProcess, run: OpenedRun, status: int, told: int
+) -> None:
+    body = b'{"error":{"message":"no","type":"x","param":null,"code":null}}'
+    mock.script({"raw": [body.decode()], "raw_status": status, "raw_type": "application/json", "headers": {"Location": "/elsewhere", "Set-Cookie": "a=b"}})
+    answer = chat_once(gateway.port, run.key, model="generic", max_tokens=5)
+    assert answer.status == told
+    assert (answer.body == body) == (told == status)
+    assert not {"location", "set-cookie"} & set(answer.headers)
+    assert answer.headers["server"] == "model-gateway"
+    assert row_of(gateway, answer)["source"] == ("none" if status in REFUSES else "unknown")
+
+
 def test_all_that_was_written_adds_up(gateway: GatewayProcess) -> None:
     with LedgerReader(gateway.ledger) as reader:
         verification = reader.verify()
