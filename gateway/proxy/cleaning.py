@@ -10,6 +10,7 @@ _NAME_BEGINS: Final = r"(?<![\w.-])"
 _PATH_BEGINS: Final = r"(?<![\w./~@+-])"
 INTERNAL: Final = re.compile(
     r"Traceback \(most recent call last\).*"
+    r"|\bBearer\s+[\w.~+/=-]{12,}"
     r"|\b(?:https?|unix|tcp|file|grpc|ws|wss|redis)://[^\s\"'<>\\)\]]+"
     r"|\b(?:\d{1,3}\.){3}\d{1,3}(?::\d{1,5})?\b"
     r"|\[(?=[0-9a-fA-F:.]{2,60}\])[0-9a-fA-F:]*::[0-9a-fA-F:.]*\](?::\d{1,5})?"

@@ -16,6 +16,7 @@ INTERNAL = [
     "https://gpu-box.internal/x?y=z",
     "unix:///run/engine.sock",
     "tcp://[::1]:5000",
+    "Bearer sk-0123456789abcdef",
     "10.1.2.3",
     "192.168.0.7:11434",
     "[::1]:8080",
@@ -53,6 +54,7 @@ CLEAN = [
     "'temperature' must be between 0.0 and 2.0",
     "Expected 'user' | 'assistant' at messages[3].content[0].type",
     "n_ctx:4096",
+    "a Bearer token is needed",
     "e.g. {\"role\": \"user\"}",
     "grammar root ::= \"a\" | [a-z]",
 ]  # fmt: skip
