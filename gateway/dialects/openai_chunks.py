@@ -25,6 +25,8 @@ def _index(choice: Mapping[str, Any]) -> int:
     return index if index.__class__ is int else 0
 
 
+_PASS = Mark.PASS
+_CONTENT = Mark.CONTENT
 _END = Mark.TERMINAL
 _ERROR = Mark.TERMINAL | Mark.ERROR
 
@@ -101,7 +103,7 @@ class ChunkReader:
                     seen = delivered.choice(_index(choice), choice, choice.get("delta")) or seen
         usage, timings = event.get("usage"), event.get("timings")
         if usage is None and timings is None:
-            return Mark.CONTENT if seen else Mark.PASS
+            return _CONTENT if seen else _PASS
         indexes = [_index(choice) for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
         self._counts.take(usage, timings, indexes, all(delivered.finish.get(index) for index in indexes), self._note)
         if not indexes and isinstance(usage, dict) and not self._usage_asked:

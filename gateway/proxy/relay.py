@@ -24,6 +24,8 @@ AFTER_TERMINAL_S = 1.0
 NO_CHARACTER = "\ufffd"
 """Stands for bytes that are no text; one token may have made it, and counted again it is three."""
 _ENDS = Mark.TERMINAL | Mark.ERROR
+_CONTENT = Mark.CONTENT
+_EVENT = FrameKind.EVENT
 CountDelivered = Callable[[str], Awaitable[int]]
 
 
@@ -100,14 +102,20 @@ class Relay:
     async def _pass(self, marked: Iterable[tuple[Frame, Mark]]) -> None:
         passing = bytearray()
         content = False
+        streams = self._meter.streams
         for frame, mark in marked:
+            if mark is _CONTENT and frame.kind is _EVENT and streams and not self.terminal:  # nearly all of them
+                content = True
+                self._watch.content()
+                passing += frame.raw
+                continue
             if frame.kind is FrameKind.UNFINISHED:
                 self.unfinished += frame.raw
                 continue
             if mark & Mark.CONTENT:
                 content = True
                 self._watch.content()
-            if mark & _ENDS or not (self._meter.streams or frame.kind is FrameKind.PIECE):
+            if mark & _ENDS or not (streams or frame.kind is FrameKind.PIECE):
                 self._ended()
             if mark & Mark.HIDE:
                 continue
