@@ -111,17 +111,24 @@ def _peer(name: str) -> Path:
     return program
 
 
-AMPLE = "requests = 1_000_000_000\ninput_tokens = 1_000_000_000_000\noutput_tokens = 1_000_000_000_000\ntotal_tokens = 1_500_000_000_000\n"
-SCOPES = ("run", "run.foreground", "campaign")
+AMPLE = {"requests": 10**9, "input_tokens": 10**12, "output_tokens": 10**12, "total_tokens": 2 * 10**12}
+SHARES = {"run": 2, "run.foreground": 1, "campaign": 8}
+"""A broader scope holds more, else a narrower limit could never bind."""
 
 
 def policy_text(counter: str) -> str:
     """Every limit of a run, a lane and a campaign that a call may be held to; none of them is ever reached."""
     models = "".join(f'\n[models."{model}"]\ncounter = "{counter}"\ncontext_tokens = 1_000_000\noverhead_tokens = 64\n' for model in MODELS)
-    limits = "".join(f"\n[{scope}]\n{AMPLE}concurrent = 5_000\n" for scope in SCOPES)
-    day = "\n[campaign.day]\nrequests = 500_000_000\noutput_tokens = 500_000_000_000\n"
+    limits = "".join(_limits(scope, share) for scope, share in SHARES.items())
+    day = f"\n[campaign.day]\nrequests = {4 * AMPLE['requests']}\noutput_tokens = {4 * AMPLE['output_tokens']}\n"
     call = "\n[call]\nprompt_tokens = 800_000\noutput_tokens = 100_000\n"
-    return f'schema = 1\napis = ["openai.chat", "openai.models"]\ntimezone = "Europe/Berlin"\n\n[lanes.foreground]\n[lanes.background]\n{models}{call}{limits}{day}'
+    head = 'schema = 1\napis = ["openai.chat", "openai.models"]\ntimezone = "Europe/Berlin"\n\n[lanes.foreground]\n[lanes.background]\n'
+    return head + models + call + limits + day
+
+
+def _limits(scope: str, share: int) -> str:
+    lines = "".join(f"{quantity} = {amount * share}\n" for quantity, amount in AMPLE.items())
+    return f"\n[{scope}]\n{lines}concurrent = {5_000 * share}\n"
 
 
 def settings_text(folder: Path, socket_path: Path, engine_port: int) -> str:
