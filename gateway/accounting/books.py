@@ -162,6 +162,6 @@ def _charge(command: Settle | Void | Expire | Adjust, call: CallBook) -> Amounts
             return Amounts(requests=held.requests, input_tokens=held.input_tokens, output_tokens=held.output_tokens)
         case Settle() | Adjust():
             charge = command.charge
-            if charge.concurrent or charge.runs or min(charge.requests, charge.input_tokens, charge.output_tokens) < 0:
+            if charge.concurrent or charge.runs or min(charge.requests, charge.input_tokens, charge.output_tokens, charge.tool_calls) < 0:
                 raise CommandRejected(f"call {call.call_id}: no charge is negative, or goes on being concurrent")
             return charge

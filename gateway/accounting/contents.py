@@ -148,7 +148,8 @@ def _settle(command: Settle) -> Body:
 
 
 def charge_of(charge: Amounts) -> dict[str, int]:
-    return {"requests": charge.requests, "input_tokens": charge.input_tokens, "output_tokens": charge.output_tokens}
+    body = {"requests": charge.requests, "input_tokens": charge.input_tokens, "output_tokens": charge.output_tokens}
+    return {**body, "tool_calls": charge.tool_calls} if charge.tool_calls else body
 
 
 def _usage_charge(usage: Usage, charge: Amounts) -> Body:

@@ -114,6 +114,11 @@ def need(quantity: Quantity, prompt_tokens: int, output: int) -> int:
     assert_never(quantity)
 
 
+def holds(quantity: Quantity, prompt_tokens: int, output: int) -> int:
+    """What it takes away from others until it is settled: tool calls need one left and hold none."""
+    return 0 if quantity is _TOOL_CALLS else need(quantity, prompt_tokens, output)
+
+
 def ever(seen: LimitView) -> int:
     """What the limit could give this call if it waited: a request that was sent never comes back, a window that opens in time counts as open."""
     ceiling = seen.limit.ceiling

@@ -82,6 +82,16 @@ def _run(campaign: CampaignBook, run: RunBook, number: int, content: Content) ->
             run.status, run.receipt, run.receipt_number, run.receipt_due = RunStatus.CLOSED, cast(int, content["receipt"]), number, False
         case "run_receipt":
             campaign.receipt_due = True
+        case "event":
+            _event(run, content)
+
+
+def _event(run: RunBook, content: Content) -> None:
+    match content.get("name"):
+        case "preflight":
+            run.preflighted = True
+        case "warn_at":
+            run.warned.add(str(cast(dict[str, object], content.get("details", {})).get("account", "")))
 
 
 def results_of(content: Content) -> Results:

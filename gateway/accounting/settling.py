@@ -111,7 +111,9 @@ def settle_terms(
         return Terms(outcome=Outcome.ENGINE_REFUSED, source=Source.NONE, usage=NO_USAGE, charge=Amounts(requests=1), flags=flags)
     source, usage, charge, counted_by = _row(reading, ending, stream, held, own, rules)
     outcome = _outcome(reading, ending, source, usage, held)
-    return Terms(outcome=outcome, source=source, usage=usage, charge=charge, counted_by=counted_by, flags=(*flags, *_crossed(source, usage, charge, held)))
+    charge = replace(charge, tool_calls=usage.tool_calls or 0)
+    flags = (*flags, *_crossed(source, usage, charge, held))
+    return Terms(outcome=outcome, source=source, usage=usage, charge=charge, counted_by=counted_by, flags=flags)
 
 
 def needs_own_count(reading: Reading, held: Held) -> bool:
@@ -137,7 +139,7 @@ def _row(reading: Reading, ending: Ending, stream: bool, held: Held, own: OwnCou
     failed = reading.error_class in (ErrorClass.SERVER_ERROR, ErrorClass.ERROR_IN_200)
     if not failed and (reading.content_seen or reading.running_output or reading.completed):
         return _known(reading, held, own, reserved=left and rules.cut_streams == "reserved") or whole
-    unknown = Usage(input_tokens=held.prompt_tokens if held.prompt_exact else None)
+    unknown = Usage(input_tokens=held.prompt_tokens if held.prompt_exact else None, tool_calls=reading.usage.tool_calls or 0)  # none was delivered
     if reading.error_class not in _ERRORS and ending.how in (How.CLIENT_LEFT, How.CUT):
         output = held.ceiling if left and rules.cut_streams == "reserved" else 0
         return Source.UNKNOWN, unknown, _amounts(held.prompt_tokens, output), ""
@@ -239,6 +241,8 @@ def _crossed(source: Source, usage: Usage, charge: Amounts, held: Held) -> tuple
         flags.append("cap_ignored")
     if source is Source.REPORTED and held.prompt_exact and usage.input_tokens != held.prompt_tokens:
         flags.append("count_drift")
+    if usage.tool_calls is None:
+        flags.append("tool_calls_unknown")
     return tuple(flags)
 
 

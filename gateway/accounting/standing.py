@@ -67,6 +67,10 @@ class RunBook:
     """Reserved and not voided."""
     first_call_ms: dict[str, int] = field(default_factory=dict, compare=False)
     """By lane, when the first of these was admitted, as the store read it at start; later ones are not entered."""
+    preflighted: bool = False
+    """A preflight has passed."""
+    warned: set[str] = field(default_factory=set)
+    """Accounts of which its agent was warned, by their names in the ledger."""
     unsettled: int = 0
     receipt: int = 0
     """How many receipts are written."""

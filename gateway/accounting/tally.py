@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 USAGE_COLUMNS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens", "tool_calls")
-CHARGE_COLUMNS = ("requests", "input_tokens", "output_tokens")
+CHARGE_COLUMNS = ("requests", "input_tokens", "output_tokens", "tool_calls")
 
 Content = Mapping[str, object]
 """An entry's content as an object."""
@@ -119,7 +119,7 @@ class RunTally:
             "voided": self.voided,
             "usage": usage,
             "sources": sources,
-            "charge": {column: sum(call.charge[place] for call in closed) for place, column in enumerate(CHARGE_COLUMNS)},
+            "charge": _charged(closed),
             "outcomes": self.outcomes,
             "refused": dict(self.refused),
         }
@@ -159,6 +159,12 @@ def added(one: Mapping[str, object], other: Mapping[str, object]) -> dict[str, o
         else:
             result[name] = cast(int, result.get(name, 0)) + cast(int, value)
     return result
+
+
+def _charged(closed: list[CallTally]) -> dict[str, int]:
+    """Tool calls only where some were charged: receipts of before they could be stand as they were written."""
+    sums = {column: sum(call.charge[place] for call in closed) for place, column in enumerate(CHARGE_COLUMNS)}
+    return {column: total for column, total in sums.items() if total or column != "tool_calls"}
 
 
 def _counted(words: object) -> dict[str, int]:

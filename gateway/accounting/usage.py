@@ -21,7 +21,7 @@ class Usage:
 
 
 UNKNOWN_USAGE = Usage()
-NO_USAGE = Usage(input_tokens=0, output_tokens=0)
+NO_USAGE = Usage(input_tokens=0, output_tokens=0, tool_calls=0)
 
 
 class Source(StrEnum):

@@ -26,7 +26,7 @@ from gateway.ledger.written import entries
 Row = dict[str, object]
 
 GROUPS = {"run": ("campaign", "run"), "lane": ("campaign", "lane"), "campaign": ("campaign",), "model": ("model",), "label": ("label",)}
-CHARGES = ("requests", "input_tokens", "output_tokens")
+CHARGES = ("requests", "input_tokens", "output_tokens", "tool_calls")
 _SUMS = ", ".join(
     [f"coalesce(sum({column}), 0) AS {column}, sum({column} IS NULL) AS {column}_unknown" for column in USAGE_COLUMNS]
     + [f"coalesce(sum(charged_{column}), 0) AS charged_{column}" for column in CHARGES]

@@ -40,6 +40,8 @@ class CampaignRecord:
     planned_runs: int | None = None
     reason: str = ""
     """Of the last halt, while it is halted."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where its policy's file set each limit, as it stood when the campaign was opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,10 @@ class RunRecord:
     """Calls that were reserved and not voided."""
     first_call_ms: Mapping[str, int] = field(default_factory=dict)
     """By lane, when the first of these was admitted."""
+    preflighted: bool = False
+    """A preflight has passed."""
+    warned: frozenset[str] = frozenset()
+    """Accounts of which its agent was warned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +111,14 @@ def _campaign(book: CampaignBook) -> CampaignRecord:
         standing=standing,
         planned_runs=planned if isinstance(planned, int) else None,
         reason=book.halt_reason,
+        origins=_origins(book),
     )
+
+
+def _origins(book: CampaignBook) -> dict[str, str]:
+    details = book.opening.get("details")
+    pairs = details.get("origins") if isinstance(details, dict) else None
+    return {str(name): str(origin) for name, origin in pairs} if isinstance(pairs, list) else {}
 
 
 def _run(book: RunBook) -> RunRecord:
@@ -118,6 +131,8 @@ def _run(book: RunBook) -> RunRecord:
         results=book.results,
         calls=book.calls,
         first_call_ms=dict(book.first_call_ms),
+        preflighted=book.preflighted,
+        warned=frozenset(book.warned),
         **said,
     )
 

@@ -72,12 +72,12 @@ def _names(chain: str) -> tuple[str, str]:
 def calls(connection: sqlite3.Connection, where: str, values: tuple[object, ...] = ()) -> Iterator[CallBook]:
     """Calls with their accounts, as the entry of their reservation names them."""
     rows = connection.execute(
-        f"""SELECT CAST(body AS BLOB), status, charged_requests, charged_input_tokens, charged_output_tokens, closing_number
+        f"""SELECT CAST(body AS BLOB), status, charged_requests, charged_input_tokens, charged_output_tokens, charged_tool_calls, closing_number
         FROM call_records JOIN journal ON number = reserve_number {where} ORDER BY number""",
         values,
     ).fetchall()
     accounts: dict[str, Account] = {}  # calls share theirs
-    for body, status, requests, input_tokens, output_tokens, closing_number in rows:
+    for body, status, requests, input_tokens, output_tokens, tool_calls, closing_number in rows:
         content = decode(body)
         keys = [posting[0] for posting in cast("list[list[str]]", content.get("postings", []))]
         for key in keys:
@@ -89,7 +89,9 @@ def calls(connection: sqlite3.Connection, where: str, values: tuple[object, ...]
             run=cast(str, content["run"]),
             accounts=tuple(accounts[key] for key in keys),
             reserved=Amounts(**cast("dict[str, int]", content["reserved"])),
-            charge=None if status == "reserved" else Amounts(requests=requests, input_tokens=input_tokens, output_tokens=output_tokens),
+            charge=None
+            if status == "reserved"
+            else Amounts(requests=requests, input_tokens=input_tokens, output_tokens=output_tokens, tool_calls=tool_calls),
             status=CallStatus(status),
             reserve_number=cast(int, content["number"]),
             closing_number=closing_number or 0,

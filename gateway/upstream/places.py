@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gateway.accounting.balances import Balances
-from gateway.accounting.decision import narrowness, need
+from gateway.accounting.decision import holds, narrowness, need
 from gateway.accounting.entries import PostingLine
 from gateway.accounting.limit import Account, Limit
 from gateway.accounting.quantity import Quantity
@@ -123,10 +123,10 @@ def _plan_walk(waiter: Waiter) -> None:
     walk, reopening = [], []
     for limit, place in sorted(zip(waiter.limits, waiter.places, strict=True), key=lambda pair: narrowness(pair[0].account)):
         needed = need(place.account.quantity, demand.prompt_tokens, floor)
-        if needed:
+        if needed and waiter.reopens(limit):
+            reopening.append((limit.ceiling - needed, place))
+        if holds(place.account.quantity, demand.prompt_tokens, floor):
             walk.append((limit.ceiling - needed, place))
-            if waiter.reopens(limit):
-                reopening.append((limit.ceiling - needed, place))
     waiter.walk, waiter.reopening, waiter.walk_floor = tuple(walk), tuple(reopening), floor
 
 

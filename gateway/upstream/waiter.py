@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gateway.accounting.balances import Balances
-from gateway.accounting.decision import Decision, Demand, LimitView, Patience, Send, Wait, ever, need
+from gateway.accounting.decision import Decision, Demand, LimitView, Patience, Send, Wait, ever, holds, need
 from gateway.accounting.limit import Account, Balance, Limit, Shortfall
 from gateway.accounting.quantity import Quantity
 from gateway.upstream.call import Ticket
@@ -72,7 +72,7 @@ class Place:
         holder = self.holder
         if holder is None or holder is waiter:
             return 0
-        return need(self.account.quantity, holder.demand.prompt_tokens, holder.floor)
+        return holds(self.account.quantity, holder.demand.prompt_tokens, holder.floor)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

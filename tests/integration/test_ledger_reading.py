@@ -16,10 +16,11 @@ from gateway.accounting.usage import Outcome, Source, Usage
 from gateway.errors import LedgerUnavailable, MixedLabels, NotFound
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
+from gateway.ledger.schema import migrations
 from gateway.ledger.sqlite import SqliteStore
 from tests.support.paper_books import account, adjust, open_campaign, open_run, refuse, reserve, settle
 
-ACCOUNTS = tuple(account(named, quantity) for named in ("run:c/r", "campaign:c") for quantity in ("requests", "output_tokens"))
+ACCOUNTS = tuple(account(named, quantity) for named in ("run:c/r", "campaign:c") for quantity in ("requests", "output_tokens", "tool_calls"))
 
 STORY: list[Command] = [
     open_campaign(planned_runs=2),
@@ -30,7 +31,12 @@ STORY: list[Command] = [
     reserve("b", 80, 40, accounts=ACCOUNTS),
     settle("a", 30, 20),
     Settle(
-        call_id="b", at_ms=5, outcome=Outcome.ENGINE_DIED, source=Source.COUNTED, usage=Usage(input_tokens=25), charge=Amounts(requests=1, input_tokens=25)
+        call_id="b",
+        at_ms=5,
+        outcome=Outcome.ENGINE_DIED,
+        source=Source.COUNTED,
+        usage=Usage(input_tokens=25, tool_calls=2),
+        charge=Amounts(requests=1, input_tokens=25, tool_calls=2),
     ),
     reserve("d", 10, accounts=ACCOUNTS),
     Void(call_id="d", at_ms=5, reason="connect failed"),
@@ -234,7 +240,7 @@ def test_usage_keeps_charge_apart_counts_the_unknown_and_says_its_sources(told: 
     assert (r["run"], r["labels"], r["calls"], r["open"]) == ("r", ["engineering"], 3, 0)
     assert r["usage"]["output_tokens"] == {"sum": 33 + 3, "unknown": 1}
     assert r["usage"]["input_tokens"] == {"sum": 10 + 25 + 10, "unknown": 0}
-    assert r["charge"] == {"requests": 3, "input_tokens": 45, "output_tokens": 36}
+    assert r["charge"] == {"requests": 3, "input_tokens": 45, "output_tokens": 36, "tool_calls": 2}
     assert {source: sums["calls"] for source, sums in r["sources"].items()} == {"corrected": 1, "counted": 1, "reported": 1}
     assert s["charge"]["output_tokens"] == 6
 
@@ -338,3 +344,18 @@ async def test_a_ledger_is_read_and_verified_while_a_gateway_writes_it(tmp_path:
     assert looks
     with LedgerReader(tmp_path / "ledger.db") as reader:
         assert reader.usage("run")["groups"][0]["charge"]["requests"] == 400
+
+
+def test_a_ledger_of_before_tool_calls_were_charged_is_migrated_and_still_fits(tmp_path: Path):
+    path = tmp_path / "ledger.db"
+    write(path, [settle("b", 3) if isinstance(command, Settle) and command.charge.tool_calls else command for command in STORY])
+    (_, first), *_ = migrations()
+    view = first[first.index("CREATE VIEW calls AS") :]
+    meddle(path, "DROP VIEW calls", "ALTER TABLE call_records DROP COLUMN charged_tool_calls", view[: view.index(";")], "PRAGMA user_version = 1")
+    store = SqliteStore(path)
+    store.migrate()
+    store.load()
+    store.close()
+    with LedgerReader(path) as reader:
+        assert reader.verify().fits
+        assert {row["charged_tool_calls"] for row in reader.calls() if row["status"] != "reserved"} == {0}

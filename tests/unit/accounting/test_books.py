@@ -195,9 +195,7 @@ def test_a_rejected_command_leaves_no_trace():
     paper = opened()
     paper.post(reserve("c1", 5))
     before = (paper.standing.number, {name: (head.sequence, head.hash) for name, head in paper.standing.heads.items()})
-    bad = Settle(
-        call_id="c1", at_ms=1, outcome=Outcome.COMPLETED, source=Source.REPORTED, usage=UNKNOWN_USAGE, charge=Amounts(), details={"text": "\ud800"}
-    )
+    bad = Settle(call_id="c1", at_ms=1, outcome=Outcome.COMPLETED, source=Source.REPORTED, usage=UNKNOWN_USAGE, charge=Amounts(), details={"text": "\ud800"})
     for command in (bad, settle("nobody", 1), reserve("c2", 1, run="other")):
         with pytest.raises(CommandRejected):
             paper.post(command)

@@ -28,11 +28,7 @@ def test_totals_keep_usage_and_charge_apart_and_count_what_is_unknown():
         paper.post(reserve(call_id, 100, 40))
     paper.post(settle("a", 30, 20))
     unknown = Usage(input_tokens=25)
-    paper.post(
-        Settle(
-            call_id="b", at_ms=5, outcome=Outcome.ENGINE_DIED, source=Source.UNKNOWN, usage=unknown, charge=Amounts(requests=1, input_tokens=25)
-        )
-    )
+    paper.post(Settle(call_id="b", at_ms=5, outcome=Outcome.ENGINE_DIED, source=Source.UNKNOWN, usage=unknown, charge=Amounts(requests=1, input_tokens=25)))
     paper.post(Expire(call_id="c", at_ms=5, reason="process ended"))
     paper.post(Void(call_id="d", at_ms=5, reason="connect failed"))
     paper.post(refuse("e"))
@@ -166,7 +162,10 @@ def test_a_campaign_s_receipt_covers_its_runs_receipts_with_one_sum_a_label_and_
     paper.post(CloseCampaign(campaign="c", at_ms=80))
     said = paper.post(WriteReceipt(campaign="c", run="", at_ms=90)).content
     assert {line["run"]: line["hash"] for line in said["runs"]} == hashes
-    assert [(sums["label"], sums["runs"], sums["totals"]["charge"]["output_tokens"]) for sums in said["labels"]] == [("engineering", 1, 5), ("production", 2, 10)]
+    assert [(sums["label"], sums["runs"], sums["totals"]["charge"]["output_tokens"]) for sums in said["labels"]] == [
+        ("engineering", 1, 5),
+        ("production", 2, 10),
+    ]
     assert (said["planned_runs"], said["opened_runs"], said["missing_runs"]) == (4, 3, 1)
 
 

@@ -20,7 +20,7 @@ DEADLINE = Ending(how=How.CUT, cut=Outcome.DEADLINE_CUT)
 DIED = Ending(how=How.FAILED, failure="died")
 OWN = OwnCount(output_tokens=12, counted_by="engine")
 RESERVED = ChargeRules(cut_streams="reserved")
-FULL = Usage(input_tokens=100, output_tokens=20, cached_tokens=60, reasoning_tokens=5, tool_calls=1)
+FULL = Usage(input_tokens=100, output_tokens=20, cached_tokens=60, reasoning_tokens=5, tool_calls=0)
 
 
 def reading(**fields: object) -> Reading:
@@ -166,8 +166,8 @@ def test_what_the_engine_caused_before_its_first_content_costs_the_prompt_or_wha
         for stream in (True, False):
             terms = settle_terms(failed, ending, stream=stream, held=HELD, rules=ChargeRules(engine_errors=rule))
             assert brief(terms) == (outcome, Source.UNKNOWN, charges[rule])
-            assert terms.usage == Usage(input_tokens=100)
-    assert settle_terms(failed, ending, stream=True, held=BOUND).usage == Usage()
+            assert terms.usage == Usage(input_tokens=100, tool_calls=0)
+    assert settle_terms(failed, ending, stream=True, held=BOUND).usage == Usage(tool_calls=0)
 
 
 # Row: the client left a stream, or we cut it, before its first content
@@ -228,22 +228,52 @@ def test_an_engine_that_ends_by_saying_that_it_failed_did_not_complete(reason: s
 
 
 def test_a_charge_above_the_reservation_is_an_overshoot() -> None:
-    over = settle_terms(reported(Usage(input_tokens=101, output_tokens=20)), ENDED, stream=True, held=BOUND)
+    over = settle_terms(reported(Usage(input_tokens=101, output_tokens=20, tool_calls=0)), ENDED, stream=True, held=BOUND)
     assert over.flags == ("overshoot",)
-    ignored = settle_terms(reported(Usage(input_tokens=100, output_tokens=51)), ENDED, stream=False, held=HELD)
+    ignored = settle_terms(reported(Usage(input_tokens=100, output_tokens=51, tool_calls=0)), ENDED, stream=False, held=HELD)
     assert (ignored.flags, ignored.outcome) == (("overshoot", "cap_ignored"), Outcome.LENGTH)
 
 
 def test_a_report_that_differs_from_an_exact_count_has_drifted() -> None:
-    assert settle_terms(reported(Usage(input_tokens=99, output_tokens=1)), ENDED, stream=True, held=HELD).flags == ("count_drift",)
-    assert settle_terms(reported(Usage(input_tokens=99, output_tokens=1)), ENDED, stream=True, held=BOUND).flags == ()
+    assert settle_terms(reported(Usage(input_tokens=99, output_tokens=1, tool_calls=0)), ENDED, stream=True, held=HELD).flags == ("count_drift",)
+    assert settle_terms(reported(Usage(input_tokens=99, output_tokens=1, tool_calls=0)), ENDED, stream=True, held=BOUND).flags == ()
 
 
 def test_a_part_larger_than_its_whole_is_clamped_and_flagged() -> None:
-    terms = settle_terms(reported(Usage(input_tokens=100, output_tokens=20, cached_tokens=120, reasoning_tokens=21)), ENDED, stream=True, held=HELD)
+    terms = settle_terms(
+        reported(Usage(input_tokens=100, output_tokens=20, cached_tokens=120, reasoning_tokens=21, tool_calls=0)), ENDED, stream=True, held=HELD
+    )
     assert (terms.usage.cached_tokens, terms.usage.reasoning_tokens) == (100, 20)
     assert terms.flags == ("clamped_part",)
     assert settle_terms(reported(anomalies=("cached_exceeds_input",)), ENDED, stream=True, held=HELD).flags == ("clamped_part",)
+
+
+# Tool calls: what was delivered of them
+
+
+def test_tool_calls_are_charged_as_they_were_delivered_whatever_the_source() -> None:
+    called = replace(FULL, tool_calls=3)
+    assert settle_terms(reported(called), ENDED, stream=True, held=HELD).charge.tool_calls == 3
+    for ending in (LEFT, DEADLINE, DIED):
+        cut = reading(usage=Usage(tool_calls=2), content_seen=True, error_class=ErrorClass.TRUNCATED)
+        for rules in (ChargeRules(), RESERVED):
+            terms = settle_terms(cut, ending, stream=True, held=HELD, own=OWN, rules=rules)
+            assert (terms.usage.tool_calls, terms.charge.tool_calls) == (2, 2)
+            assert "tool_calls_unknown" not in terms.flags
+
+
+def test_a_call_of_which_nothing_was_delivered_called_no_tool() -> None:
+    silent = reading(usage=Usage(), error_class=ErrorClass.EMPTY_STREAM)
+    for ending in (LEFT, DEADLINE, DIED):
+        terms = settle_terms(silent, ending, stream=True, held=HELD)
+        assert (terms.usage.tool_calls, terms.charge.tool_calls, terms.flags) == (0, 0, ())
+
+
+def test_tool_calls_that_nobody_saw_are_unknown_charged_as_none_and_flagged() -> None:
+    unread = settle_terms(reading(anomalies=("bad_json_body",), completed=True), ENDED, stream=False, held=HELD)
+    abandoned = settle_terms(reading(), LEFT, stream=False, held=HELD)
+    for terms in (unread, abandoned, settle_terms(reported(replace(FULL, tool_calls=None)), ENDED, stream=True, held=HELD)):
+        assert (terms.usage.tool_calls, terms.charge.tool_calls, terms.flags) == (None, 0, ("tool_calls_unknown",))
 
 
 IMPOSSIBLE = [replace(FULL, input_tokens=-1), replace(FULL, cached_tokens=-1), replace(FULL, input_tokens=4_097), replace(FULL, output_tokens=4_097)]
@@ -259,7 +289,16 @@ def test_a_report_that_cannot_be_is_as_if_it_were_missing(usage: Usage) -> None:
 
 
 NUMBERS = st.none() | st.integers(-5, 6_000)
-USAGES = st.builds(Usage, input_tokens=NUMBERS, output_tokens=NUMBERS, cached_tokens=NUMBERS, cache_write_tokens=NUMBERS, reasoning_tokens=NUMBERS)
+CALLED = st.none() | st.integers(-1, 4)
+USAGES = st.builds(
+    Usage,
+    input_tokens=NUMBERS,
+    output_tokens=NUMBERS,
+    cached_tokens=NUMBERS,
+    cache_write_tokens=NUMBERS,
+    reasoning_tokens=NUMBERS,
+    tool_calls=CALLED,
+)
 READINGS = st.builds(
     Reading,
     usage=USAGES,
@@ -275,7 +314,7 @@ READINGS = st.builds(
     anomalies=st.sampled_from([(), ("bad_json_body",), ("reader_choked_ValueError",)]),
 )
 ENDINGS = st.sampled_from([ENDED, LEFT, DEADLINE, DIED, Ending(how=How.CLIENT_LEFT, drained=True), Ending(how=How.CUT, cut=Outcome.CAP_CUT)])
-RULES = st.builds(ChargeRules)
+RULES = st.builds(ChargeRules, cut_streams=st.sampled_from(["known", "reserved"]), engine_errors=st.sampled_from(["prompt", "reserved", "nothing"]))
 
 
 @given(READINGS, ENDINGS, st.booleans(), st.sampled_from([HELD, BOUND]), st.sampled_from([None, OWN]), RULES)
@@ -294,13 +333,15 @@ def test_whatever_was_read_a_charge_is_known_and_a_usage_is_never_a_guess(
         case Source.NONE:
             assert (usage, terms.charge) == (NO_USAGE, charged(0, 0))
         case Source.REPORTED:
-            assert charged(usage.input_tokens or 0, usage.output_tokens or 0) == terms.charge
+            assert charged(usage.input_tokens or 0, usage.output_tokens or 0) == replace(terms.charge, tool_calls=0)
         case Source.UNKNOWN:
             assert usage.output_tokens is None
             assert usage.input_tokens in (None, held.prompt_tokens)
         case Source.RUNNING | Source.COUNTED:
             assert usage.output_tokens is not None
             assert terms.charge.output_tokens >= usage.output_tokens
+    assert terms.charge.tool_calls == (usage.tool_calls or 0) >= 0
+    assert ("tool_calls_unknown" in terms.flags) == (usage.tool_calls is None)
     within = terms.charge.input_tokens <= held.prompt_tokens and terms.charge.output_tokens <= held.ceiling
     assert ("overshoot" in terms.flags) == (not within)
     assert (terms.outcome is Outcome.ENGINE_REFUSED) == (terms.source is Source.NONE)
