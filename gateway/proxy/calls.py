@@ -14,6 +14,7 @@ from gateway.accounting.quantity import Quantity
 from gateway.dialects import DIALECTS, FAMILIES
 from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts
 from gateway.engines.engine import Engine
+from gateway.logs import log
 from gateway.policy.body_rules import apply
 from gateway.policy.declaration import ModelPolicy, Policy
 from gateway.policy.declared import PROMPT_TOKENS
@@ -194,8 +195,14 @@ async def _bound(counter: Counter, request: CallRequest) -> tuple[int, bool]:
     try:
         await counter.ready()
         return counter.bound(request)
-    except CannotCount:
-        raise Refused(Refusal(code="engine_unavailable", final=False)) from None
+    except CannotCount as error:
+        raise not_countable(error) from None
+
+
+def not_countable(error: Exception) -> Refused:
+    """Overhead or count is not to be had: the agent learns no more than that, the operator why."""
+    log.warning("a prompt could not be counted", extra={"fields": {"reason": str(error)}})
+    return Refused(Refusal(code="engine_unavailable", final=False))
 
 
 def declared_models(services: Services, identity: Identity) -> list[str]:

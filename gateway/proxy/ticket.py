@@ -9,12 +9,12 @@ from gateway.accounting.limit import Limit, Shortfall
 from gateway.accounting.wanting import make_demand
 from gateway.dialects.dialect import BodyError
 from gateway.errors import EngineFailure
-from gateway.proxy.calls import Call
+from gateway.proxy.calls import Call, not_countable
 from gateway.proxy.may_call import refused_now
 from gateway.proxy.refusing import template_words
 from gateway.services import Services
 from gateway.tokenizers.tokenizer import CannotCount, PromptRejected
-from gateway.upstream.call import Refusal, Refused, Ticket
+from gateway.upstream.call import Refusal, Ticket
 
 
 def ticket_of(call: Call, services: Services) -> Ticket:
@@ -72,8 +72,8 @@ async def _count(call: Call) -> int:
         call.counted = await call.counter.count(call.request, call.run_key)
     except PromptRejected as error:
         raise BodyError("body_invalid", template_words(str(error)), "messages") from None
-    except (CannotCount, EngineFailure):
-        raise Refused(Refusal(code="engine_unavailable", final=False)) from None
+    except (CannotCount, EngineFailure) as error:
+        raise not_countable(error) from None
     return call.counted
 
 

@@ -31,6 +31,7 @@ FORWARDED_HEADERS: Final = frozenset({"accept", "content-type"})
 
 HELPER_CALLS: Final = 4
 """Requests for counting at once to one engine."""
+HELPER_TRIES: Final = 3
 HELPER_S: Final = 15.0
 """Longest that a helper request may take, its wait for a turn included."""
 HELPER_ANSWER_BYTES: Final = BODY_BYTES_MAX
@@ -87,7 +88,7 @@ class Upstream:
         """A helper request: (status, JSON; None where the answer is none). Raises EngineFailure."""
         try:
             async with asyncio.timeout(self._helper_s), self._helper_turns:
-                return await self._ask("POST", path, _dumped(value))
+                return await self._ask_again("POST", path, _dumped(value))
         except TimeoutError as error:
             raise self._too_long(path) from error
 
@@ -115,6 +116,16 @@ class Upstream:
 
     def _too_long(self, path: str) -> EngineFailure:
         return EngineFailure("timeout", "helper", f"{path} took longer than {self._helper_s} s")
+
+    async def _ask_again(self, method: str, path: str, body: bytes) -> tuple[int, object]:
+        """Again where a pooled connection was dead: engines close one after so many requests, and a helper request changes nothing there."""
+        for _ in range(HELPER_TRIES - 1):
+            try:
+                return await self._ask(method, path, body)
+            except EngineFailure as failure:
+                if failure.kind != "closed":
+                    raise
+        return await self._ask(method, path, body)
 
     async def _ask(self, method: str, path: str, body: bytes) -> tuple[int, object]:
         async with self.send(path, body, method=method) as answer:

@@ -167,6 +167,22 @@ async def test_a_dead_pooled_connection_is_closed_and_the_call_is_not_sent_again
         assert [request.rpartition(b"\r\n")[2] for request in seen] == [b"first", b"second"]
 
 
+async def test_a_helper_request_on_a_dead_pooled_connection_is_sent_again() -> None:
+    seen: list[bytes] = []
+
+    async def script(wire: Wire) -> None:
+        seen.append(await wire.request())
+        await wire.send(whole(b'{"n":1}'))
+        seen.append(await wire.request())
+        wire.reset()
+
+    async with facing(script) as (upstream, engine):
+        for tries in range(3):
+            assert await upstream.post_json("/count", {"tries": tries}) == (200, {"n": 1})
+        assert engine.connections == 3
+    assert [request.rpartition(b"\r\n")[2] for request in seen if request] == [b'{"tries":%d}' % tries for tries in (0, 1, 1, 2, 2)]
+
+
 async def test_a_pooled_connection_is_not_used_after_its_idle_limit() -> None:
     async def script(wire: Wire) -> None:
         while await wire.request():
