@@ -45,7 +45,7 @@ CHAT_TEMPLATE: Final = """\
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
 
 
-def make_tiny_model(path: Path) -> Path:
+def make_tiny_model(path: Path, chat_template: str = CHAT_TEMPLATE) -> Path:
     """Writes the model to `path` (about half a megabyte); the folder must exist. Raises ConfigurationError where `gguf` is not installed."""
     require("gguf")
     from gguf import GGUFWriter
@@ -63,7 +63,7 @@ def make_tiny_model(path: Path) -> Path:
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(VOCABULARY)
     writer.add_file_type(0)
-    _vocabulary(writer)
+    _vocabulary(writer, chat_template)
     for name, weights in _tensors().items():
         writer.add_tensor(name, weights)
     writer.write_header_to_file()
@@ -85,7 +85,7 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _vocabulary(writer: GGUFWriter) -> None:
+def _vocabulary(writer: GGUFWriter, chat_template: str) -> None:
     normal, control, user_defined = 1, 3, 4
     kinds = [user_defined if "tool_call" in special else control for special in SPECIALS]
     writer.add_tokenizer_model("gpt2")
@@ -97,7 +97,7 @@ def _vocabulary(writer: GGUFWriter) -> None:
     writer.add_eos_token_id(258)
     writer.add_pad_token_id(256)
     writer.add_add_bos_token(False)
-    writer.add_chat_template(CHAT_TEMPLATE)
+    writer.add_chat_template(chat_template)
 
 
 def _byte_letters() -> list[str]:
