@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 
 from gateway.accounting.settling import Ending, How
 from gateway.accounting.usage import Outcome
 from gateway.errors import EngineFailure
+from gateway.logs import log
 from gateway.metering.framing import BadAnswer
 from gateway.metering.meter import meter_of
 from gateway.proxy.agent_side import AgentGone, AgentSide
+from gateway.proxy.answer_headers import answer_headers, left_headers, put_on_record, warning_headers
 from gateway.proxy.calls import Call
 from gateway.proxy.delivered import count_delivered
 from gateway.proxy.fault_points import reach, reach_once_written
 from gateway.proxy.relay import CapIgnored, CeilingWatch, Relay
-from gateway.proxy.reserving import Reserving, answer_headers
+from gateway.proxy.reserving import Reserving
 from gateway.proxy.settlement import drained_too_long, settle
 from gateway.proxy.ticket import ticket_of
 from gateway.proxy.under_way import UnderWay
@@ -38,6 +40,8 @@ class Reservation(UnderWay):
     def __init__(self, call: Call, services: Services, admission: Admission, sent: bytes, handle: Handle) -> None:
         super().__init__(call, services, admission, sent, handle)
         self._unfinished: asyncio.Task[None] | None = None
+        self.warning: Mapping[str, str] = {}
+        """What its answer tells of limits that are nearly spent."""
 
     async def forward_and_relay(self, agent: AgentSide) -> None:
         """Sends the call and passes its answer on. Raises EngineFailure, BadAnswer, CapIgnored, AgentGone."""
@@ -63,7 +67,8 @@ class Reservation(UnderWay):
             max_response_bytes=bounds.max_response_bytes,
         )
         relayed = {name: value for name, value in answer.headers.items() if name.lower() in RELAYED_HEADERS}
-        agent.prepare(answer.status, {**relayed, **answer_headers(call, self.admission, self.services)})
+        agent.prepare(answer.status, {**relayed, **answer_headers(call, self.admission)})
+        agent.told_late = left_headers(call, self.admission, self.services)
         self.relay = Relay(self.meter, agent, CeilingWatch(self.admission.output, self.meter, self._count))
         return self.relay
 
@@ -74,6 +79,8 @@ class Reservation(UnderWay):
         """The agent waits for it: when it leaves, or the gateway cuts, the engine is left at once. Never raises but cancellation."""
         task = asyncio.current_task()
         assert task is not None
+        if self._cut_unsent(work):
+            return
         watching = [True]
 
         def cancel(_outcome: Outcome) -> None:
@@ -99,6 +106,8 @@ class Reservation(UnderWay):
 
     async def detached(self, work: Coroutine[None, None, None]) -> None:
         """The engine would not stop for an agent that leaves, so its answer is read to the end all the same: then it is known what the call used."""
+        if self._cut_unsent(work):
+            return
         task = self._unfinished = asyncio.get_running_loop().create_task(work)
         cut = asyncio.get_running_loop().create_future()
         self.handle.on_cut(lambda outcome: None if cut.done() else cut.set_result(outcome))
@@ -112,6 +121,15 @@ class Reservation(UnderWay):
             return
         self._unfinished = None
         self._ended_with(task)
+
+    def _cut_unsent(self, work: Coroutine[None, None, None]) -> bool:
+        """Cut while its reservation was written: nothing is sent any more."""
+        if self.handle.cut is None:
+            return False
+        work.close()
+        self.unsent = True
+        self.ending = Ending(how=How.CUT, cut=self.handle.cut)
+        return True
 
     def _ended_with(self, task: asyncio.Task[None]) -> None:
         error = task.exception()
@@ -152,10 +170,14 @@ class Reservation(UnderWay):
         except (TimeoutError, asyncio.CancelledError):
             work.cancel()
             await asyncio.wait({work})
+        error = None if work.cancelled() else work.exception()
         if work.cancelled():
             await drained_too_long(self)
-        elif work.exception() is None:
+        elif error is None or isinstance(error, EngineFailure):  # one that failed has nothing more to read either
+            self.failure = error
             self.ending = Ending(how=self.ending.how, cut=self.ending.cut, drained=True)
+        elif not isinstance(error, BadAnswer | CapIgnored | AgentGone):
+            log.error("a call failed inside the gateway", exc_info=error, extra={"fields": {"call": self.call.call_id}})
         await asyncio.shield(self.services.background.spawn(settle(self)))
 
 
@@ -169,9 +191,12 @@ async def admitted(call: Call, services: Services) -> AsyncIterator[Reservation]
         admission = await services.gate.admit(ticket_of(call, services), reserving.command)
     except BaseException:
         identity.run.first_calls.unsent(call.call_id)
+        identity.run.telling.unwarn(each.limit.account.key for each in reserving.warned)
         handle.end()
         raise
     reservation = Reservation(call, services, admission, reserving.sent, handle)
+    reservation.warning = warning_headers(call, reserving.warned)
+    put_on_record(call, reserving.warned, services)
     services.metrics.in_flight.inc()
     reach("reserved")
     try:

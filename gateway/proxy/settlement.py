@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gateway.accounting.commands import Event, Settle, Void
+from gateway.accounting.quantity import Amounts
 from gateway.accounting.settling import ChargeRules, Held, Terms, needs_own_count, settle_terms
 from gateway.accounting.usage import UNKNOWN_USAGE, MeterSource, Outcome, Reading, Source
 from gateway.errors import CommandRejected, LedgerUnavailable
@@ -25,13 +26,37 @@ ID_CHARACTERS_MAX = 200
 
 async def settle(reservation: UnderWay) -> None:
     """Returns when it is durable, or when it could not be written: then it is tried again in the background, and the reservation goes on holding."""
-    if reservation.failure is not None and reservation.failure.kind == "unreachable":
-        call = reservation.call
-        reservation.services.engines.unreachable(call.upstream.name)
-        await _write(reservation, Void(call_id=call.call_id, at_ms=reservation.services.ledger.now_ms(), reason="engine unreachable"))
+    call, services = reservation.call, reservation.services
+    unreachable = reservation.failure is not None and reservation.failure.kind == "unreachable"
+    if unreachable:
+        services.engines.unreachable(call.upstream.name)
+    if unreachable or reservation.unsent:
+        reason = "engine unreachable" if unreachable else "cut before anything was sent"
+        await _write(reservation, Void(call_id=call.call_id, at_ms=services.ledger.now_ms(), reason=reason))
         return
-    command = await _command(reservation)
+    try:
+        command = await _command(reservation)
+    except Exception as error:  # a fault of ours may cost the figure, never the end of the reservation
+        log.error("a call could not be measured", exc_info=error, extra={"fields": {"call": call.call_id}})
+        command = _unmeasured(reservation)
     await _write(reservation, command)
+
+
+def _unmeasured(reservation: UnderWay) -> Settle:
+    """Charged whole, as what cannot be read is; and its answer may not look finished."""
+    admission = reservation.admission
+    charge = Amounts(requests=1, input_tokens=admission.prompt_tokens, output_tokens=admission.output)
+    reservation.not_delivered = True
+    reservation.terms = terms = Terms(outcome=Outcome.NOT_DELIVERED, source=Source.UNKNOWN, usage=UNKNOWN_USAGE, charge=charge)
+    return Settle(
+        call_id=reservation.call.call_id,
+        at_ms=reservation.services.ledger.now_ms(),
+        outcome=terms.outcome,
+        source=terms.source,
+        usage=terms.usage,
+        charge=terms.charge,
+        flags=("unmeasured",),
+    )
 
 
 async def _write(reservation: UnderWay, command: Settle | Void) -> None:

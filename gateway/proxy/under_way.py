@@ -30,6 +30,8 @@ class UnderWay:
         self.failure: EngineFailure | None = None
         self.answer: Answer | None = None
         self.sent_at = self.engine_done_at = self.admitted_at
+        self.unsent = False
+        """It is known that nothing was sent, for nothing was begun."""
         self.terms: Terms | None = None
         """None until it is settled; also where nothing was sent (void)."""
         self.not_delivered = False

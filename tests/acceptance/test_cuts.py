@@ -15,6 +15,7 @@ from tests.support import record, sse
 from tests.support.control import OpenedRun
 from tests.support.gateway_process import GatewayProcess
 from tests.support.mock_process import MockProcess
+from tests.support.processes import HASTY
 from tests.support.raw_http import RawAnswer, RawClient, chat_once
 from tests.support.waiting import eventually
 
@@ -135,6 +136,21 @@ def test_a_revoked_key_cuts_its_own_lane_and_no_other(gateways: GatewayMaker, mo
         assert ends_with_final_words(one.answer(timeout_s=5))
         assert sse.finish_reason(other.answer().body) == "length"
     assert sorted(row["outcome"] for row in record.calls(gateway)) == ["closed_cut", "length"]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_call_that_is_cut_while_its_reservation_is_written_is_not_sent_and_void(gateways: GatewayMaker, mock_process: MockProcess, stream: bool) -> None:
+    gateway = gateways(mock_process.url, policy=LIMITS, env={**HASTY, "GATEWAY_LATE": "Reserve"})
+    run = gateway.opened()
+    with RawClient(gateway.port) as client:
+        client.chat(run.key, stream=stream, max_tokens=20)
+        eventually(lambda: record.calls(gateway), "it is reserved")
+        receipt = close_the_run(gateway, run)
+        assert is_the_final_refusal(client.answer(timeout_s=5))
+    assert [row["status"] for row in record.calls(gateway)] == ["voided"]
+    assert receipt["totals"]["usage"]["output_tokens"]["sum"] == 0 == record.reserved(gateway)
+    assert not mock_process.calls()
+    assert record.fits(gateway)
 
 
 # The process itself ends.

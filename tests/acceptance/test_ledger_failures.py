@@ -14,6 +14,7 @@ from tests.conftest import GatewayMaker
 from tests.support import record
 from tests.support.gateway_process import GatewayProcess
 from tests.support.mock_process import MockProcess
+from tests.support.processes import HASTY
 from tests.support.raw_http import RawAnswer, RawClient, chat_once
 from tests.support.waiting import eventually
 
@@ -126,4 +127,21 @@ def test_a_process_that_ends_while_its_ledger_cannot_be_written_loses_only_what_
     assert record.ending(last) == ("lost", "unknown")
     assert record.charge(last) == (last["reserved_input_tokens"], 400)
     assert record.reserved(gateway) == 0
+    assert record.fits(gateway)
+
+
+@BOTH
+def test_a_call_that_cannot_be_measured_is_closed_all_the_same_and_its_answer_reset(gateways: GatewayMaker, mock_process: MockProcess, stream: bool) -> None:
+    """A fault of the gateway's own: the figure is lost, not the end of the reservation."""
+    gateway = gateways(mock_process.url, policy=LIMITS, env={**HASTY, "GATEWAY_BROKEN": "settle_terms"})
+    run = gateway.opened()
+    with RawClient(gateway.port) as client:
+        client.chat(run.key, stream=stream, max_tokens=20)
+        answer = client.answer()
+        assert client.closed == "reset" and not answer.complete and b"DONE" not in answer.body
+    row = record.closed_call(gateway)
+    assert record.ending(row) == ("not_delivered", "unknown") and "unmeasured" in row["flags"]
+    assert record.charge(row) == (row["reserved_input_tokens"], 20)
+    assert (busy(gateway), record.reserved(gateway)) == (0, 0)
+    assert gateway.control.close_run(run)["receipt"], "nothing keeps the run from closing"
     assert record.fits(gateway)

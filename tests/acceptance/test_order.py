@@ -13,12 +13,10 @@ from tests.support import strace
 from tests.support.gateway_process import GatewayProcess
 from tests.support.mock_process import MockProcess
 from tests.support.order import Step, calls_of, faults, steps_of
-from tests.support.processes import ROOT
+from tests.support.processes import HASTY
 from tests.support.raw_http import RawAnswer, chat_once
 from tests.support.skips import skip
 from tests.support.waiting import eventually
-
-HASTY = ROOT / "tests" / "support" / "hasty"
 
 
 @pytest.fixture(autouse=True)
@@ -68,8 +66,8 @@ def test_the_order_holds_for_each_of_many_calls_at_once(gateways: GatewayMaker, 
 def test_a_gateway_that_goes_on_before_its_entry_is_written_is_found_out(
     gateways: GatewayMaker, mock_process: MockProcess, tmp_path: Path, entry: str, what: str, stream: bool
 ) -> None:
-    mock_process.script({"prefill_ms": 500})
-    env = {"PYTHONPATH": f"{HASTY}:{ROOT}", "GATEWAY_HASTY": entry}
+    mock_process.script({"prefill_ms": 1_200})
+    env = {**HASTY, "GATEWAY_HASTY": entry}
     gateway = gateways(mock_process.url, env=env, wrap=strace.wrap(tmp_path / "trace"))
     answer = chat_once(gateway.port, gateway.opened().key, stream=stream, max_tokens=5)
     eventually(lambda: gateway.control.metric("gateway_in_flight_calls") == 0, "the late entry is written")

@@ -12,6 +12,6 @@
 * `sse`: events of a stream, read strictly.
 * `cases`: the answers of many engines, as scripts of the mock engine.
 * `load`: clients that call until the gateway is gone, and what each knows.
-* `strace`, `order`: what a process did, and the ledger's order held against it; `hasty`: a gateway that breaks it.
+* `strace`, `order`: what a process did, and the ledger's order held against it; `hasty`: a gateway that breaks it, or itself.
 * `sdk`: the OpenAI SDK, pointed at a gateway.
 """

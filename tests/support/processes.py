@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+HASTY = {"PYTHONPATH": f"{ROOT / 'tests' / 'support' / 'hasty'}:{ROOT}"}
+"""The environment of a gateway that is not as it should be; see there."""
 
 
 class ReadyProcess:
