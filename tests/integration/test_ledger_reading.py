@@ -351,7 +351,11 @@ def test_a_ledger_of_before_tool_calls_were_charged_is_migrated_and_still_fits(t
     write(path, [settle("b", 3) if isinstance(command, Settle) and command.charge.tool_calls else command for command in STORY])
     (_, first), *_ = migrations()
     view = first[first.index("CREATE VIEW calls AS") :]
-    meddle(path, "DROP VIEW calls", "ALTER TABLE call_records DROP COLUMN charged_tool_calls", view[: view.index(";")], "PRAGMA user_version = 1")
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        f"DROP VIEW calls; ALTER TABLE call_records DROP COLUMN charged_tool_calls; {view[: view.index(';')]}; PRAGMA user_version = 1"
+    )
+    connection.close()
     store = SqliteStore(path)
     store.migrate()
     store.load()

@@ -115,14 +115,16 @@ def reserve(call_id: str, output: int, prompt: int = 10, *, accounts: tuple[Acco
     )
 
 
-def settle(call_id: str, output: int, prompt: int = 10, outcome: Outcome = Outcome.COMPLETED, at_ms: int = 4) -> Settle:
+def settle(
+    call_id: str, output: int, prompt: int = 10, outcome: Outcome = Outcome.COMPLETED, at_ms: int = 4, tool_calls: int | None = None
+) -> Settle:
     return Settle(
         call_id=call_id,
         at_ms=at_ms,
         outcome=outcome,
         source=Source.REPORTED,
-        usage=Usage(input_tokens=prompt, output_tokens=output),
-        charge=Amounts(requests=1, input_tokens=prompt, output_tokens=output),
+        usage=Usage(input_tokens=prompt, output_tokens=output, tool_calls=tool_calls),
+        charge=Amounts(requests=1, input_tokens=prompt, output_tokens=output, tool_calls=tool_calls or 0),
     )
 
 

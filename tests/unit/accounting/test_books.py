@@ -290,7 +290,7 @@ def test_declared_results_are_added_to_what_stands():
     assert said["results"] == {"exit": 0, "judge": "pass", "outcomes": {"tests": "12", "lint": "ok"}}
 
 
-QUANTITIES = ("requests", "input_tokens", "output_tokens", "total_tokens", "concurrent")
+QUANTITIES = ("requests", "input_tokens", "output_tokens", "total_tokens", "concurrent", "tool_calls")
 ACCOUNTS = tuple(account(named, quantity) for named in ("run:c/r", "campaign:c", "gateway:") for quantity in QUANTITIES)
 STEPS = st.lists(st.tuples(st.sampled_from(["reserve", "settle", "void", "expire", "adjust"]), st.sampled_from("abcd"), st.integers(0, 500)), max_size=40)
 
@@ -300,7 +300,7 @@ def command_of(kind: str, call_id: str, tokens: int):
         case "reserve":
             return reserve(call_id, tokens, accounts=ACCOUNTS)
         case "settle":
-            return settle(call_id, tokens, prompt=tokens // 2)
+            return settle(call_id, tokens, prompt=tokens // 2, tool_calls=tokens % 5)
         case "void":
             return Void(call_id=call_id, at_ms=1, reason="connect failed")
         case "expire":
@@ -328,6 +328,7 @@ def test_balances_are_the_sum_of_postings_and_nothing_is_held_once_every_call_is
     charged = [call.charge for call in (paper.call(name) for name in "abcd") if call is not None and call.charge is not None]
     assert paper.balances.get(ACCOUNTS[0], Balance()).settled == sum(charge.requests for charge in charged)
     assert paper.balances.get(ACCOUNTS[3], Balance()).settled == sum(charge.input_tokens + charge.output_tokens for charge in charged)
+    assert paper.balances.get(ACCOUNTS[5], Balance()) == Balance(0, sum(charge.tool_calls for charge in charged))
 
 
 @given(st.text(max_size=12), st.text(max_size=12))
@@ -335,6 +336,36 @@ def test_an_account_is_had_back_from_its_name(model, window):
     plain = window.replace("|", "").replace("\\", "")
     whole = Account(scope=ACCOUNTS[0].scope, subject="c/r", quantity=ACCOUNTS[0].quantity, model=model, window=plain)
     assert account_of(whole.key) == whole
+
+
+def test_tool_calls_are_held_by_nobody_charged_when_settled_and_moved_by_a_correction():
+    paper, tools = opened(), account("run:c/r", "tool_calls")
+    for call_id in ("c1", "c2", "c3"):
+        paper.post(reserve(call_id, 50, accounts=(tools,)))
+    assert paper.balances[tools] == Balance(0, 0)
+    paper.post(settle("c1", 5, tool_calls=3))
+    paper.post(settle("c2", 5))
+    paper.post(Expire(call_id="c3", at_ms=5, reason="process ended"))
+    assert paper.balances[tools] == Balance(0, 3)
+    paper.post(settle("c3", 5, tool_calls=2))
+    assert paper.balances[tools] == Balance(0, 5)
+    paper.post(adjust("c1", 5))
+    assert paper.balances[tools] == Balance(0, 2)
+
+
+def test_a_charge_of_fewer_than_no_tool_calls_is_rejected():
+    paper = opened()
+    paper.post(reserve("c1", 5))
+    with pytest.raises(CommandRejected, match="no charge is negative"):
+        paper.post(settle("c1", 5, tool_calls=-1))
+
+
+def test_a_charge_without_tool_calls_is_written_as_before_there_were_any():
+    paper = opened()
+    paper.post(reserve("c1", 5))
+    paper.post(reserve("c2", 5))
+    assert "tool_calls" not in paper.post(settle("c1", 5, tool_calls=0)).content["charge"]
+    assert paper.post(settle("c2", 5, tool_calls=1)).content["charge"]["tool_calls"] == 1
 
 
 def test_a_refusal_is_charged_to_nothing():

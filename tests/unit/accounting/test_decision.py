@@ -10,36 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.accounting.decision import Count, Decision, Demand, Final, LimitView, Patience, Send, Wait, decide, narrowness, need
-from gateway.accounting.limit import Account, Balance, Limit, Scope
+from gateway.accounting.limit import Balance, Scope
 from gateway.accounting.quantity import Quantity
+from tests.unit.accounting.decision_rows import TABLE, demand_of, limit_of
 
+O = Quantity.OUTPUT_TOKENS  # noqa: E741
 SCOPES = (Scope.RUN, Scope.CAMPAIGN, Scope.GATEWAY)
-QUANTITIES = (Quantity.REQUESTS, Quantity.INPUT_TOKENS, Quantity.OUTPUT_TOKENS, Quantity.TOTAL_TOKENS, Quantity.CONCURRENT)
+QUANTITIES = (Quantity.REQUESTS, Quantity.INPUT_TOKENS, Quantity.OUTPUT_TOKENS, Quantity.TOTAL_TOKENS, Quantity.CONCURRENT, Quantity.TOOL_CALLS)
 RANK = {Final: 0, Wait: 1, Send: 2}
-
-
-def limit_of(scope: Scope, quantity: Quantity, ceiling: int, lane: str = "", window_end_ms: int | None = None) -> Limit:
-    account = Account(scope=scope, subject="" if scope is Scope.GATEWAY else "c", quantity=quantity, lane=lane, window="day" if window_end_ms else "")
-    name = ".".join(part for part in (scope.value, lane, account.window, quantity.value) if part)
-    return Limit(name=name, account=account, ceiling=ceiling, window_end_ms=window_end_ms)
-
-
-def demand_of(want: int = 100, *, prompt: int = 10, multiple: int = 1, least: int | None = None, enough: int = 40, exact: bool = True) -> Demand:
-    return Demand(
-        prompt_tokens=prompt,
-        exact=exact,
-        can_count=not exact,
-        multiple=multiple,
-        want=want,
-        least=min(want, 10 * multiple) if least is None else least,
-        bound_lowered_want=False,
-        ceiling_from="asked",
-        enough=enough,
-    )
-
-
-def one(quantity: Quantity, ceiling: int, settled: int = 0, reserved: int = 0, scope: Scope = Scope.RUN, **more: int | bool) -> LimitView:
-    return LimitView(limit=limit_of(scope, quantity, ceiling), balance=Balance(reserved, settled), **more)  # type: ignore[arg-type]
 
 
 @st.composite
@@ -47,14 +25,16 @@ def views(draw: st.DrawFn) -> list[LimitView]:
     kinds = draw(st.lists(st.tuples(st.sampled_from(SCOPES), st.sampled_from(QUANTITIES), st.sampled_from(["", "a"])), max_size=5, unique=True))
     view = []
     for scope, quantity, lane in kinds:
-        small = quantity in (Quantity.REQUESTS, Quantity.CONCURRENT)
+        small = quantity in (Quantity.REQUESTS, Quantity.CONCURRENT, Quantity.TOOL_CALLS)
         amounts = st.integers(0, 3 if small else 16)
         reopens = draw(st.booleans()) and quantity is not Quantity.CONCURRENT
         ceiling, reserved, settled = draw(st.integers(1, 4 if small else 40)), draw(amounts), draw(amounts)
         if quantity is Quantity.CONCURRENT:
             settled = 0
+        if quantity is Quantity.TOOL_CALLS:
+            reserved = 0
         limit = limit_of(scope, quantity, ceiling, lane, 1 if reopens else None)
-        aside = draw(st.one_of(st.just(0), amounts))
+        aside = draw(st.one_of(st.just(0), amounts)) if quantity is not Quantity.TOOL_CALLS else 0
         view.append(LimitView(limit=limit, balance=Balance(reserved, settled), aside=aside, other_flows=draw(st.integers(0, 3)), reopens=reopens))
     return sorted(view, key=lambda seen: narrowness(seen.limit.account))
 
@@ -82,7 +62,9 @@ def brute(view: list[LimitView], demand: Demand, patience: Patience) -> tuple[ob
 
     def needs(seen: LimitView, output: int) -> int:
         prompt = demand.prompt_tokens
-        return {"requests": 1, "concurrent": 1, "input_tokens": prompt, "output_tokens": output, "total_tokens": prompt + output}[seen.limit.account.quantity]
+        return {"requests": 1, "concurrent": 1, "tool_calls": 1, "input_tokens": prompt, "output_tokens": output, "total_tokens": prompt + output}[
+            seen.limit.account.quantity
+        ]
 
     def could(seen: LimitView) -> int:
         if seen.reopens:
@@ -219,7 +201,7 @@ def test_final_stays_final_under_any_settlement_or_reservation(
         return
     moved = []
     for seen in view:
-        reserved = data.draw(st.integers(0, seen.balance.reserved + 8))
+        reserved = data.draw(st.integers(0, seen.balance.reserved + 8)) if seen.limit.account.quantity is not Quantity.TOOL_CALLS else 0
         gone = max(0, seen.balance.reserved - reserved)
         # a request that was sent comes back only as settled
         least_settled = gone if seen.limit.account.quantity is Quantity.REQUESTS else 0
@@ -241,55 +223,6 @@ def test_a_bound_with_a_counter_is_only_sent_as_it_is_or_counted_or_refused_by_a
             assert spent.balance.settled + (spent.balance.reserved if spent.limit.account.quantity is Quantity.REQUESTS else 0) >= spent.limit.ceiling
         case Wait():
             raise AssertionError("decided on a bound")
-
-
-O, T, R, I, C = Quantity.OUTPUT_TOKENS, Quantity.TOTAL_TOKENS, Quantity.REQUESTS, Quantity.INPUT_TOKENS, Quantity.CONCURRENT  # noqa: E741
-
-TABLE = [
-    # what the row says, limits, demand, patience, verdict
-    ("a prompt is not part of an output limit's need", [one(O, 20_000)], demand_of(1_000, prompt=30_000), Patience.REACH, ("send", 1_000, None)),
-    (
-        "across quantities there is no tightest limit: a spent request limit refuses",
-        [one(R, 1, 1), one(T, 2 + 10)],
-        demand_of(4),
-        Patience.REACH,
-        ("final", "run.requests"),
-    ),
-    ("the run's own reservations count", [one(O, 1_500, 0, 1_500)], demand_of(1_000), Patience.LEAST, ("wait", "run.output_tokens", 10)),
-    ("a bound decides nothing but a plain send", [one(I, 30_000)], demand_of(100, prompt=36_000, exact=False), Patience.REACH, ("count",)),
-    ("an exact prompt that can never fit is final", [one(I, 30_000)], demand_of(100, prompt=36_000), Patience.REACH, ("final", "run.input_tokens")),
-    ("a spent limit needs no count", [one(I, 30_000, 30_000)], demand_of(100, prompt=36_000, exact=False), Patience.REACH, ("final", "run.input_tokens")),
-    ("requests held by running calls are not waited for", [one(R, 1, 0, 1)], demand_of(), Patience.REACH, ("final", "run.requests")),
-    ("a place among the concurrent is waited for", [one(C, 1, 0, 1)], demand_of(), Patience.LEAST, ("wait", "run.concurrent", 10)),
-    ("clamped at once to what is left for good", [one(O, 100, 40)], demand_of(100), Patience.REACH, ("send", 60, "run.output_tokens")),
-    ("not clamped at once for what others only hold", [one(O, 100, 0, 50)], demand_of(100), Patience.REACH, ("wait", "run.output_tokens", 100)),
-    ("clamped to enough after a while", [one(O, 100, 0, 50)], demand_of(100), Patience.ENOUGH, ("send", 50, "run.output_tokens")),
-    ("never clamped to a stub before the wait is over", [one(O, 100, 0, 70)], demand_of(100), Patience.ENOUGH, ("wait", "run.output_tokens", 40)),
-    ("but then it is", [one(O, 100, 0, 70)], demand_of(100), Patience.LEAST, ("send", 30, "run.output_tokens")),
-    ("less than least is left for good", [one(O, 100, 95)], demand_of(100), Patience.REACH, ("final", "run.output_tokens")),
-    ("a fair part where others wait", [one(O, 300, 90, 0, other_flows=2)], demand_of(300), Patience.REACH, ("send", 70, "run.output_tokens")),
-    ("no less than enough", [one(O, 300, 210, 0, other_flows=2)], demand_of(300), Patience.REACH, ("send", 40, "run.output_tokens")),
-    ("all of it at the end of the wait", [one(O, 300, 90, 0, other_flows=2)], demand_of(300), Patience.LEAST, ("send", 210, "run.output_tokens")),
-    ("rounded to choices times prompts", [one(O, 100, 1, 0)], demand_of(120, multiple=4), Patience.REACH, ("send", 96, "run.output_tokens")),
-    ("a window that opens in time is waited for", [one(O, 100, 99, 0, reopens=True)], demand_of(100), Patience.ENOUGH, ("wait", "run.output_tokens", 40)),
-    ("a total holds the prompt too", [one(T, 60)], demand_of(100, prompt=10), Patience.REACH, ("send", 50, "run.total_tokens")),
-    (
-        "what is settled is named before what is only held",
-        [one(O, 100, 0, 40), one(O, 100, 40, 0, Scope.CAMPAIGN)],
-        demand_of(100),
-        Patience.REACH,
-        ("send", 60, "campaign.output_tokens"),
-    ),
-    ("a call that needs nothing of a limit passes it", [one(T, 10, 0, 15)], demand_of(4, prompt=0, least=0), Patience.LEAST, ("send", 0, "run.total_tokens")),
-    ("asked for nothing, an output limit does not concern it", [one(O, 5, 5)], demand_of(0, prompt=10), Patience.REACH, ("send", 0, None)),
-    (
-        "of several the narrowest is named",
-        [one(O, 60, scope=Scope.GATEWAY), one(O, 60, scope=Scope.CAMPAIGN)],
-        demand_of(100),
-        Patience.REACH,
-        ("send", 60, "campaign.output_tokens"),
-    ),
-]
 
 
 @pytest.mark.parametrize(("view", "demand", "patience", "verdict"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
