@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from gateway.accounting.decision import Patience
 from gateway.upstream.waiter import Waiter
 
 
@@ -36,10 +37,12 @@ class Alarms:
         self._window_timer: Timer | None = None
 
     def set(self, waiter: Waiter) -> None:
-        """For the waiter's next moment, where there is one."""
+        """For the waiter's next moment, where there is one. One that came before anybody looked (a wait of no time) is due at once."""
         self.cancel(waiter)
         now = self._now_ms()
         moments = [moment for moment in (waiter.clamp_ms, waiter.ends_ms) if moment > now]
+        if not waiter.over and (waiter.ends_ms <= now or (waiter.clamp_ms <= now and waiter.patience is Patience.REACH)):
+            moments = [now]
         if moments:
             self._of[waiter] = self._timers.call_later((min(moments) - now) / 1000, lambda: self._due(waiter))
 

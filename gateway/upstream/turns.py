@@ -264,13 +264,14 @@ class Turns:
     def _wait_changed(self, waiter: Waiter) -> None:
         """A timer of this wait rang."""
         now = self._now_ms()
-        self.queue.set_alarm(waiter)
         if now >= waiter.ends_ms:
             self._end(waiter)
         elif now >= waiter.clamp_ms and waiter.patience is Patience.REACH:
             waiter.patience = Patience.ENOUGH
             self.queue.mark(waiter)
             self.wake(Cause.ENOUGH)
+        if waiter.queued:
+            self.queue.set_alarm(waiter)
 
     def _end(self, waiter: Waiter) -> None:
         """The wait is over: whatever can be said is said now; only a count is still awaited."""
