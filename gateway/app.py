@@ -14,7 +14,10 @@ import uvloop
 from gateway.accounting.usage import Outcome
 from gateway.control.api import control_application, metrics_application
 from gateway.control.listening import ControlListener, MetricsListener
+from gateway.control.problems import limit_view
 from gateway.control.services import ControlServices
+from gateway.control.shelf import PolicyShelf
+from gateway.errors import ConfigurationError
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
 from gateway.logs import log, set_up
@@ -27,6 +30,7 @@ from gateway.services import Services
 from gateway.settings.settings import Settings
 from gateway.upstream.engines import Engines
 from gateway.upstream.gate import Gate, GateSettings
+from gateway.upstream.waiter import WaitingView
 
 CUT_S = 10.0
 """After the last cut: how long settlements may take before the process ends all the same."""
@@ -52,7 +56,15 @@ class Gateway:
         self.engines = Engines(settings, environment, self.ledger.now_ms)
         slots = {name: upstream.slots for name, upstream in settings.upstreams.items()}
         self.gate = Gate(self.ledger.balances, self.ledger.post, self.ledger.now_ms, slots, GateSettings(queue_length=settings.bounds.queue_length))
-        self.runs = Runs(self.ledger, settings.limits, in_flight=InFlight(), on_change=self._changed, fingerprints=self.engines.fingerprints)
+        self.runs = Runs(
+            self.ledger,
+            settings.limits,
+            in_flight=InFlight(),
+            on_change=self._changed,
+            fingerprints=self.engines.fingerprints,
+            gateway_origins=settings.origins,
+        )
+        self.shelf = PolicyShelf(settings.policies, settings.check_policy)
         self.deadlines = DeadlineWatch(self.runs, self.ledger.now_ms, self.gate.recheck)
         self.services = Services(settings=settings, ledger=self.ledger, gate=self.gate, runs=self.runs, engines=self.engines, metrics=self.metrics)
         self.data = DataListener(self.services, settings.data.listen)
@@ -66,6 +78,8 @@ class Gateway:
     async def start(self) -> None:
         """Raises ConfigurationError where a listener can't be had."""
         await self.engines.start()
+        for line in self.shelf.fill():
+            log.warning("a policy can't be used", extra={"fields": {"reason": line}})
         self.runs.start()
         self.deadlines.start()
         await self.control.start()
@@ -101,6 +115,17 @@ class Gateway:
         self.runs.in_flight.cut_everything(Outcome.SHUTDOWN_CUT)
         self.services.drains.cancel()
 
+    async def reload_policies(self) -> None:
+        """As SIGHUP asks. What is wrong is in the log, and then the policies that were there stay."""
+        try:
+            reloaded = await self.shelf.reload()
+        except ConfigurationError as error:
+            for line in str(error).splitlines():
+                log.error("policies were not reloaded", extra={"fields": {"reason": line}})
+            return
+        fields = {"policies": len(reloaded.hashes), "added": reloaded.added, "changed": reloaded.changed, "removed": reloaded.removed}
+        log.info("policies were reloaded", extra={"fields": fields})
+
     def _changed(self) -> None:
         """A campaign, run or key has another state: waiting calls are asked again."""
         self.gate.recheck()
@@ -118,8 +143,7 @@ class Gateway:
             runs=self.runs,
             ledger=self.ledger,
             reader=lambda: LedgerReader(self.settings.ledger.path),
-            policies=self.settings.policies,
-            check_policy=self.settings.check_policy,
+            shelf=self.shelf,
             gate_view=self._gate_view,
             upstream_view=self._upstream_view,
             not_ready=self._not_ready,
@@ -130,7 +154,7 @@ class Gateway:
 
     def _gate_view(self) -> dict[str, object]:
         waiting = self.gate.waiting()
-        return {"count": len(waiting), "calls": [_waiting_view(view) for view in waiting[:100]]}
+        return {"count": len(waiting), "calls": [waiting_view(view) for view in waiting[:100]]}
 
     def _upstream_view(self) -> list[dict[str, object]]:
         return [
@@ -156,9 +180,23 @@ class Gateway:
         return self.metrics.render()
 
 
-def _waiting_view(view: object) -> dict[str, object]:
-    names = ("campaign", "run", "lane", "engine", "position", "waited_ms", "limit", "counting")
-    return {name: getattr(view, name) for name in names if hasattr(view, name)}
+def waiting_view(waiting: WaitingView) -> dict[str, object]:
+    """Who waits, at which place of its flow, how long, and for what: `halted`, `limit` with its numbers, or `slot` (also a turn or a count)."""
+    view: dict[str, object] = {
+        "call": waiting.call_id,
+        "campaign": waiting.campaign,
+        "run": waiting.run,
+        "lane": waiting.lane,
+        "engine": waiting.engine,
+        "position": waiting.position,
+        "waited_ms": waiting.waited_ms,
+        "reason": "halted" if waiting.halted else "slot" if waiting.in_the_way is None else "limit",
+    }
+    if waiting.in_the_way is not None:
+        view["limit"] = limit_view(waiting.in_the_way)
+    if waiting.sets_aside:
+        view["sets_aside"] = list(waiting.sets_aside)
+    return view
 
 
 def _metrics_listener(settings: Settings, told: ControlServices) -> MetricsListener | None:
@@ -187,6 +225,14 @@ async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     gateway = Gateway(settings)
+    reloading: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = loop.create_task(gateway.reload_policies())
+        reloading.add(task)
+        task.add_done_callback(reloading.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
     try:
         await gateway.start()
         ready = f"ready data={gateway.data.address} control=unix:{settings.control.socket}"

@@ -21,6 +21,7 @@ class Metrics:
         self.charged = Counter("gateway_charged_tokens", "Tokens charged to limits.", ["model", "kind"], registry=r)
         self.unknown = Counter("gateway_unknown_usage", "Settled calls of which a token count is unknown.", ["model", "kind"], registry=r)
         self.refusals = Counter("gateway_refusals", "Calls that were not admitted, by code.", ["code"], registry=r)
+        self.warnings = Counter("gateway_warnings", "Limits of runs of which little was left, by limit.", ["limit"], registry=r)
         self.limit_refusals = Counter("gateway_limit_refusals", "Final refusals, by the limit that stood in the way.", ["limit"], registry=r)
         self.clamps = Counter("gateway_clamps", "Calls that were sent with less output than they wanted, by limit.", ["limit"], registry=r)
         self.unauthorized = Counter("gateway_unauthorized", "Requests without a known key.", registry=r)

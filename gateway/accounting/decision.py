@@ -67,6 +67,8 @@ class Send:
     """Name of the limit that made output smaller than wanted."""
     floor: int = 0
     """The smallest output that it would go with now, should it have to wait for a slot."""
+    clamp: Shortfall | None = None
+    """That limit with its numbers at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ def _clamped(by: LimitView | None, free: int, floor: int, demand: Demand, patien
     if by.other_flows and patience is not Patience.LEAST:
         share = max(demand.enough, free // (1 + by.other_flows))
         output = max(min(free, share - share % demand.multiple), demand.least)
-    return Send(output=output, clamped_by=by.limit.name, floor=floor)
+    return Send(output=output, clamped_by=by.limit.name, floor=floor, clamp=shortfall_of(by.limit, by.balance, demand))
 
 
 def _room(view: Sequence[LimitView], demand: Demand, gives: Callable[[LimitView], int]) -> tuple[int, LimitView | None]:

@@ -96,6 +96,24 @@ class ControlClient:
     def run_receipt(self, campaign: str, run: str) -> Answer:
         return self._get(_run(campaign, run) + "/receipt")
 
+    def run_budget(self, campaign: str, run: str, lane: str = "") -> Answer:
+        """Every limit that the run, or one lane of it, can meet, and what is left of each."""
+        return self._get(_run(campaign, run) + "/budget", _given(lane=lane))
+
+    def preflight(self, campaign: str, run: str, expect: Mapping[str, int | str], lane: str = "") -> Answer:
+        """Where not all is as expected, the ControlError's code is `preflight_failed` and its details have `differences`."""
+        return self._post(_run(campaign, run) + "/preflight", {"expect": dict(expect), **_given(lane=lane)})
+
+    def explain(self, call: str) -> Answer:
+        """Why a call was refused, clamped, made to wait, cut."""
+        return self._get(f"/v1/calls/{quote(call, safe='')}")
+
+    # policies
+
+    def reload_policies(self) -> Answer:
+        """Reads every policy file anew; all are taken, or none."""
+        return self._post("/v1/policies/reload", {})
+
     # keys
 
     def issue_key(self, campaign: str, run: str, lane: str) -> Answer:

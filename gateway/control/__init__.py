@@ -5,6 +5,8 @@ The rule: never on the agents' listener. Whoever can open the socket may do ever
     api.py       the application: every route
     campaigns.py handlers of campaigns
     runs.py      handlers of runs and keys
+    budgets.py   handlers of budgets, preflights, explanations and the policies that campaigns can open with
+    shelf.py     every policy file of the folder, checked
     reading.py   handlers of what only tells: usage, receipts, status, metrics, health
     bodies.py    what a request may say
     views.py     what stands, as JSON

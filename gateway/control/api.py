@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from gateway.control import campaigns, reading, runs
+from gateway.control import budgets, campaigns, reading, runs
 from gateway.control.problems import answer_problems
 from gateway.control.services import SERVICES, ControlServices
 
@@ -31,6 +31,10 @@ def control_application(services: ControlServices) -> web.Application:
             web.get(_RUN, runs.show_run),
             web.post(_RUN + "/close", runs.close_run),
             web.get(_RUN + "/receipt", reading.run_receipt),
+            web.get(_RUN + "/budget", budgets.run_budget),
+            web.post(_RUN + "/preflight", budgets.preflight),
+            web.get("/v1/calls/{call}", budgets.explain),
+            web.post("/v1/policies/reload", budgets.reload_policies),
             web.post("/v1/keys", runs.issue_key),
             web.get("/v1/keys", runs.list_keys),
             web.post("/v1/keys/{key_id}/revoke", runs.revoke_key),

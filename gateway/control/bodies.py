@@ -64,6 +64,12 @@ class CloseRunBody(Body):
     """Needed where other results stand already: then these correct them."""
 
 
+class PreflightBody(Body):
+    lane: Text = ""
+    expect: dict[Text, int | Text] = Field(min_length=1, max_length=200)
+    """A limit's name, or an ending of it that fits exactly one, and its value; `policy`, `limits`: the hashes."""
+
+
 class IssueKeyBody(Body):
     campaign: Text
     run: Text

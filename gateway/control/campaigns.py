@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from aiohttp import web
 
 from gateway.control.bodies import CloseCampaignBody, OpenCampaignBody, ReasonBody, read
-from gateway.control.problems import Problem
-from gateway.control.services import SERVICES, ControlServices
+from gateway.control.services import SERVICES
 from gateway.control.views import answer, campaign_view, limit_left_view, receipt_view
-from gateway.ids import NAME
-from gateway.policy.loading import LoadedPolicy, load_policy
 
 
 async def open_campaign(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     body = await read(request, OpenCampaignBody)
-    loaded = await asyncio.to_thread(_load, services, body.policy)
-    campaign, created = await services.runs.open_campaign(body.campaign, loaded, body.planned)
-    return answer({**campaign_view(campaign, services.runs.in_flight), "created": created}, 201 if created else 200)
+    taken = await services.shelf.take(body.policy)
+    campaign, created = await services.runs.open_campaign(body.campaign, taken.loaded, body.planned)
+    view = {**campaign_view(campaign, services.runs.in_flight), "created": created, **({"note": taken.note} if taken.note else {})}
+    return answer(view, 201 if created else 200)
 
 
 async def list_campaigns(request: web.Request) -> web.Response:
@@ -53,15 +49,3 @@ async def close_campaign(request: web.Request) -> web.Response:
     close_s = services.close_s if body.close_seconds is None else body.close_seconds
     receipt = await services.runs.close_campaign(request.match_info["campaign"], close_s=close_s, drain_s=body.drain_seconds)
     return answer(receipt_view(receipt))
-
-
-def _load(services: ControlServices, name: str) -> LoadedPolicy:
-    """A name, not a path: a driver can't make the gateway read any file."""
-    name = name.removesuffix(".toml")
-    path = services.policies / f"{name}.toml"
-    if not NAME.fullmatch(name) or not path.is_file():
-        there = ", ".join(sorted(file.stem for file in services.policies.glob("*.toml"))) or "none"
-        raise Problem(404, "not_found", f"There is no policy {name!r}.", f"{services.policies} has: {there}.", "Name one of these, or put the file there.")
-    loaded = load_policy(path)
-    services.check_policy(loaded)
-    return loaded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import orjson
 from aiohttp import web
@@ -24,7 +24,16 @@ STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "run_budget_reached
 class Problem(Exception):
     """An answer that is an error."""
 
-    def __init__(self, status: int, code: str, problem: str, cause: str, mend: str, shortfall: Shortfall | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        problem: str,
+        cause: str,
+        mend: str,
+        shortfall: Shortfall | None = None,
+        more: Mapping[str, object] | None = None,
+    ) -> None:
         super().__init__(problem)
         self.status = status
         self.code = code
@@ -32,6 +41,8 @@ class Problem(Exception):
         self.cause = cause
         self.mend = mend
         self.shortfall = shortfall
+        self.more = dict(more or {})
+        """What a program may want to know beside."""
 
     def response(self) -> web.Response:
         error: dict[str, object] = {
@@ -40,6 +51,7 @@ class Problem(Exception):
             "problem": self.problem,
             "cause": self.cause,
             "mend": self.mend,
+            **self.more,
         }
         if self.shortfall is not None:
             error["limit"] = limit_view(self.shortfall)

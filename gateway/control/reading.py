@@ -28,7 +28,7 @@ async def usage(request: web.Request) -> web.Response:
         raise Problem(400, "invalid", f"Usage is not summed by {by!r}.", f"It is by: {', '.join(GROUPS)}.", "Ask for one of these.")
     across = query.get("across_labels", "").lower() in ("1", "true", "yes")
     campaign, run = query.get("campaign", ""), query.get("run", "")
-    return answer(await _read(request, lambda reader: reader.usage(by=by, campaign=campaign, run=run, across_labels=across)))
+    return answer(await from_ledger(request, lambda reader: reader.usage(by=by, campaign=campaign, run=run, across_labels=across)))
 
 
 async def run_receipt(request: web.Request) -> web.Response:
@@ -104,11 +104,12 @@ def _clock(services: ControlServices) -> dict[str, object]:
 
 
 async def _receipt(request: web.Request, campaign: str, run: str) -> web.Response:
-    found = await _read(request, lambda reader: reader.receipt(campaign, run))
+    found = await from_ledger(request, lambda reader: reader.receipt(campaign, run))
     return answer({"receipt": found, "conflicts": found.get("conflicts", [])})
 
 
-async def _read(request: web.Request, ask: Callable[[LedgerReader], _T]) -> _T:
+async def from_ledger(request: web.Request, ask: Callable[[LedgerReader], _T]) -> _T:
+    """On another thread, with a reading side of its own."""
     open_reader = request.app[SERVICES].reader
 
     def work() -> _T:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from aiohttp import web
 
+from gateway.control.shelf import PolicyShelf
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
-from gateway.policy.loading import LoadedPolicy
 from gateway.runs.runs import Runs
 
 View = Mapping[str, object]
@@ -23,10 +22,8 @@ class ControlServices:
     ledger: Ledger
     reader: Callable[[], LedgerReader]
     """A reading side of its own for each request: it is used on another thread."""
-    policies: Path
-    """Where policy files lie."""
-    check_policy: Callable[[LoadedPolicy], None]
-    """Raises ConfigurationError where this gateway can't keep it."""
+    shelf: PolicyShelf
+    """The policies that a campaign can be opened with."""
     gate_view: Callable[[], View]
     """Who waits."""
     upstream_view: Callable[[], Sequence[View]]

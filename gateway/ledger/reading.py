@@ -19,6 +19,7 @@ from gateway.accounting.receipt import given_out
 from gateway.accounting.tally import USAGE_COLUMNS, added
 from gateway.errors import MixedLabels, NotFound
 from gateway.ledger.connect import ledger_path
+from gateway.ledger.explaining import explain
 from gateway.ledger.schema import open_for_reading
 from gateway.ledger.verify import Verification, verify
 from gateway.ledger.written import entries
@@ -31,6 +32,11 @@ _SUMS = ", ".join(
     [f"coalesce(sum({column}), 0) AS {column}, sum({column} IS NULL) AS {column}_unknown" for column in USAGE_COLUMNS]
     + [f"coalesce(sum(charged_{column}), 0) AS charged_{column}" for column in CHARGES]
 )
+
+_OF_CALL = """WHERE chain_id = (SELECT chain_id FROM call_records JOIN journal ON number = reserve_number WHERE call_records.call_id = ?1)
+    AND number >= (SELECT reserve_number FROM call_records WHERE call_id = ?1)
+    AND (call_id = ?1 OR (call_id = '' AND kind = 'event' AND json_extract(body, '$.about_call') = ?1))"""
+"""Of its run's chain, from its reservation on."""
 
 
 class LedgerReader:
@@ -71,6 +77,15 @@ class LedgerReader:
         return self.query(
             "SELECT * FROM refusals WHERE (:campaign = '' OR campaign = :campaign) AND (:run = '' OR run = :run) ORDER BY number", campaign=campaign, run=run
         )
+
+    def explain(self, call_id: str) -> Row:
+        """Why it was refused, clamped, made to wait, cut. Raises NotFound; of a flood of refusals only the first stand singly."""
+        found = list(entries(self._connection, _OF_CALL, (call_id,)))
+        if not found:
+            found = list(entries(self._connection, "WHERE kind IN ('refuse', 'refusal_summary') AND call_id = ?", (call_id,)))
+        if not found:
+            raise NotFound(f"no entry of call {call_id}")
+        return explain(call_id, found)
 
     def campaigns(self) -> list[Row]:
         return self.query("SELECT * FROM campaigns ORDER BY number")

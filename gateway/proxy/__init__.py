@@ -21,6 +21,8 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * fault_points.py: a test aid: where a call's way can be cut off as by kill -9
 * delivered.py: our own count of what was delivered
 * ending.py: what the agent gets once the call is settled
+* telling.py: what an agent may ask of its limits: budget and preflight
+* answer_headers.py: what an answer tells of limits
 * refused.py: the one place that answers what was not admitted
 * refusing.py: the words of refusals, cuts and failures
 * cleaning.py: an engine's error text without its internals

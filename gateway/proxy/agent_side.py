@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
@@ -41,6 +41,8 @@ class AgentSide:
         self.last_write_at = self._loop.time()
         """Loop time."""
         self._opening = asyncio.Lock()
+        self.told_late: Callable[[], Mapping[str, str]] = dict
+        """Headers that are made when the answer opens."""
         self.deaf = False
         """A write failed: the agent is gone."""
 
@@ -83,7 +85,7 @@ class AgentSide:
         async with self._opening:  # an event and a comment may come at once
             response = self._response
             if response is None:
-                response = self._response = web.StreamResponse(status=self._status, headers=self.headers)
+                response = self._response = web.StreamResponse(status=self._status, headers={**self.headers, **self.told_late()})
                 self.first_write_at = time.monotonic()
                 await response.prepare(self._request)
             return response
@@ -128,7 +130,7 @@ class AgentSide:
         transport.abort()
 
     async def _whole(self, status: int, body: bytes) -> web.StreamResponse:
-        response = self._response = web.Response(status=status, body=body, headers=self.headers)
+        response = self._response = web.Response(status=status, body=body, headers={**self.headers, **self.told_late()})
         try:
             async with asyncio.timeout(STALL_S):
                 await response.prepare(self._request)

@@ -31,6 +31,10 @@ from gateway.upstream.forward import Upstream
 BODY_READ_S = 60.0
 """Longest that a body may take to arrive."""
 MODELS = "openai.models"
+BUDGET = "gateway.budget"
+PREFLIGHT = "gateway.preflight"
+TOLD = {("GET", "/gateway/v1/budget"): BUDGET, ("POST", "/gateway/v1/preflight"): PREFLIGHT}
+"""What every policy that tells its agents has, beside its APIs."""
 NEEDS_PROMPT = frozenset({Quantity.INPUT_TOKENS, Quantity.TOTAL_TOKENS, PROMPT_TOKENS, "context_tokens"})
 
 
@@ -101,7 +105,10 @@ def find_route(request: web.BaseRequest, services: Services) -> Route:
     if identity is None:
         raise Unauthorized
     path = plain_path(request.raw_path)
-    api = FAMILIES.get((request.method, path)) if path is not None else None
+    asked = (request.method, path or "")
+    if asked in TOLD and identity.campaign.policy.agent.tell_agent:
+        return Route(identity=identity, api=TOLD[asked])
+    api = FAMILIES.get(asked)
     if api is None or api not in identity.campaign.policy.apis:
         raise Undeclared
     return Route(identity=identity, api=api)

@@ -11,18 +11,20 @@ from aiohttp import web
 
 from gateway.dialects.openai_replies import models_reply
 from gateway.proxy.agent_side import AgentSide
-from gateway.proxy.calls import MODELS, Call, Route, Unauthorized, Undeclared, declared_models, find_route, read_call
+from gateway.proxy.calls import MODELS, TOLD, Call, Route, Unauthorized, Undeclared, declared_models, find_route, read_call
 from gateway.proxy.ending import end_answer
 from gateway.proxy.keepalive import kept_alive
 from gateway.proxy.may_call import check_open
 from gateway.proxy.refused import REFUSALS, refuse
 from gateway.proxy.reservation import Reservation, admitted
+from gateway.proxy.telling import tell
 from gateway.services import Services
 
 
 async def exchange(request: web.BaseRequest, route: Route, services: Services, agent: AgentSide) -> web.StreamResponse:
     call = await read_call(request, services, route, agent.call_id)  # identify, route, guard; nothing written
     async with admitted(call, services) as reservation:  # waits holding nothing; slot + all limits in one step ... settled, durable
+        agent.headers |= reservation.warning
         await carry(call, reservation, agent, services)
     return await end_answer(call, reservation, agent)  # now the agent may know that it has ended
 
@@ -45,6 +47,8 @@ async def answer(request: web.BaseRequest, services: Services) -> web.StreamResp
     route: Route | None = None
     try:
         route = find_route(request, services)
+        if route.api in TOLD.values():
+            return await tell(request, route, services, agent)
         if route.api == MODELS:
             check_open(services, route.identity)
             return await agent.reply(models_reply(declared_models(services, route.identity)))

@@ -29,9 +29,11 @@ def refused_now(services: Services, identity: Identity, now_ms: int) -> Refusal 
     if services.ledger.clock.doubt:
         return Refusal(code="clock", final=False)
     deadline = services.runs.deadline(identity)
-    if deadline is None or not deadline.passed(now_ms):
-        return None
-    return Refusal(code=deadline.code, final=True, shortfall=deadline.shortfall(now_ms))
+    if deadline is not None and deadline.passed(now_ms):
+        return Refusal(code=deadline.code, final=True, shortfall=deadline.shortfall(now_ms))
+    if identity.campaign.policy.agent.require_preflight and not identity.run.preflighted:
+        return Refusal(code="preflight_required", final=True)
+    return None
 
 
 def check_in_time(services: Services, identity: Identity) -> None:

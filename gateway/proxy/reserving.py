@@ -8,18 +8,13 @@ from collections.abc import Mapping
 import orjson
 
 from gateway.accounting.commands import Reserve
-from gateway.accounting.limit import Limit, Scope
-from gateway.accounting.quantity import Amounts, Quantity
+from gateway.accounting.limit import Shortfall
+from gateway.accounting.quantity import Amounts
 from gateway.dialects.body_record import body_record, canonical_sha256, sent_record
+from gateway.proxy.answer_headers import Warned, warnings
 from gateway.proxy.calls import Call
 from gateway.services import Services
 from gateway.upstream.call import Admission
-
-LEFT_HEADERS = {
-    Quantity.REQUESTS: "x-gateway-left-requests",
-    Quantity.INPUT_TOKENS: "x-gateway-left-input",
-    Quantity.OUTPUT_TOKENS: "x-gateway-left-output",
-}
 
 
 class Reserving:
@@ -29,6 +24,7 @@ class Reserving:
         self._call = call
         self._services = services
         self.sent = b""
+        self.warned: tuple[Warned, ...] = ()
 
     def command(self, admission: Admission) -> Reserve:
         call, identity = self._call, self._call.identity
@@ -43,8 +39,12 @@ class Reserving:
             details["canonical_sha256"] = canonical
         if call.session:
             details["session"] = dict(call.session)
+        if decided := decision_record(admission):
+            details["decision"] = decided
         at_ms = self._services.ledger.now_ms()
+        amounts = Amounts(requests=1, input_tokens=admission.prompt_tokens, output_tokens=admission.output, concurrent=1)
         identity.run.first_calls.admitted(identity.lane, call.call_id, at_ms)
+        self.warned = warnings(call, admission, amounts, self._services)
         return Reserve(
             call_id=call.call_id,
             at_ms=at_ms,
@@ -57,7 +57,7 @@ class Reserving:
             dialect=call.dialect.name,
             stream=request.stream,
             accounts=tuple(limit.account for limit in admission.limits),
-            amounts=Amounts(requests=1, input_tokens=admission.prompt_tokens, output_tokens=admission.output, concurrent=1),
+            amounts=amounts,
             prompt_source=call.counter.name if admission.prompt_exact else "bound",
             ceiling=admission.output,
             ceiling_from=admission.ceiling_from,
@@ -67,29 +67,31 @@ class Reserving:
         )
 
 
+def decision_record(admission: Admission) -> dict[str, object]:
+    """Why it got less than it wanted, or had to wait: the limits that were in its way, with their numbers at that moment. Empty where nothing was."""
+    found: dict[str, object] = {}
+    if admission.output < admission.demand.want:
+        found["wanted"] = admission.demand.want
+    if admission.clamp is not None:
+        found["clamped_by"] = _numbers(admission.clamp)
+    if admission.delay is not None:
+        found["waited_on"] = _numbers(admission.delay)
+    return found
+
+
+def _numbers(shortfall: Shortfall) -> dict[str, object]:
+    numbers: dict[str, object] = {
+        "name": shortfall.name,
+        "ceiling": shortfall.ceiling,
+        "settled": shortfall.settled,
+        "reserved": shortfall.reserved,
+        "asked": shortfall.asked,
+    }
+    return numbers if shortfall.resets_at_ms is None else {**numbers, "resets_at_ms": shortfall.resets_at_ms}
+
+
 def dumped(body: Mapping[str, object]) -> bytes:
     try:
         return orjson.dumps(body)
     except TypeError:  # lone surrogates and whole numbers above 64 bits: written as they were read
         return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
-
-
-def answer_headers(call: Call, admission: Admission, services: Services) -> Mapping[str, str]:
-    """What an answer tells of limits: numbers before this call, so that they never rise within a run."""
-    headers = {}
-    if admission.waited_ms:
-        headers["x-gateway-waited-ms"] = str(admission.waited_ms)
-    if not call.policy.agent.tell_agent:
-        return headers
-    if admission.clamped_by is not None:
-        headers["x-gateway-clamped"] = f"{admission.output} {admission.clamped_by}"
-    for limit in admission.limits:
-        name = LEFT_HEADERS.get(limit.account.quantity)
-        if name is not None and _is_the_runs_own(limit):
-            headers[name] = str(max(0, limit.ceiling - services.ledger.balances.of(limit.account).settled))
-    return headers
-
-
-def _is_the_runs_own(limit: Limit) -> bool:
-    account = limit.account
-    return account.scope is Scope.RUN and not (account.lane or account.model or account.window)

@@ -14,6 +14,9 @@ The rule: what is known here follows the ledger. It is read from there at start 
     closing.py    halt, resume, close, results, receipts
     in_flight.py  every call in flight: cut by run, campaign or key, and waited for
     left.py       every limit of a run or campaign and what is left of it
+    budget.py     all limits of a run as agents and drivers see them
+    beliefs.py    a preflight: what is believed of limits, held against what holds
+    telling.py    what an agent was told, so that it hears it once and no number rises
     declined.py   why a request was not carried out
     book.py       the little of the ledger that is used here
 """

@@ -14,10 +14,11 @@ from typing import Protocol
 from gateway.accounting.commands import Results
 from gateway.ledger.state import CampaignRecord, CampaignStanding, RunRecord, RunStanding
 from gateway.policy.declaration import Policy
-from gateway.policy.resolve import Origins
+from gateway.policy.resolve import NO_ORIGINS, Origins
 from gateway.runs.deadlines import Times, times_of
 from gateway.runs.declined import Declined
 from gateway.runs.first_calls import FirstCalls
+from gateway.runs.telling import Telling
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -35,6 +36,10 @@ class RunState:
     calls_before: int = 0
     """Calls that stood on record when this process began."""
     first_calls: FirstCalls = field(default_factory=FirstCalls)
+    preflighted: bool = False
+    """A preflight has passed: it is on record."""
+    telling: Telling = field(default_factory=Telling)
+    """What its agent was told of its limits."""
     in_doubt: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Opening, keys, closing and receipts of one run, one at a time."""
@@ -55,7 +60,7 @@ class CampaignState:
     limits_hash: str = ""
     """Of the effective limits, the gateway's own included."""
     origins: Origins = field(default_factory=dict)
-    """Where its file set each limit; not known once the gateway has been started anew."""
+    """Where its file, as it stood then, and gateway.toml set each limit."""
     planned_runs: int | None = None
     state: CampaignStanding = CampaignStanding.OPEN
     reason: str = ""
@@ -136,7 +141,7 @@ class Campaigns:
         del self._campaigns[campaign.campaign]
 
 
-def campaign_of(record: CampaignRecord, policy: Policy, limits_hash: str) -> CampaignState:
+def campaign_of(record: CampaignRecord, policy: Policy, limits_hash: str, gateway_origins: Origins = NO_ORIGINS) -> CampaignState:
     return CampaignState(
         campaign=record.campaign,
         opened_at_ms=record.opened_at_ms,
@@ -144,6 +149,7 @@ def campaign_of(record: CampaignRecord, policy: Policy, limits_hash: str) -> Cam
         policy_name=record.policy_name,
         policy_hash=record.policy_hash,
         limits_hash=limits_hash,
+        origins={**gateway_origins, **record.origins},
         planned_runs=record.planned_runs,
         state=record.standing,
         reason=record.reason,
@@ -177,4 +183,6 @@ def run_of(record: RunRecord) -> RunState:
         results=record.results,
         calls_before=record.calls,
         first_calls=FirstCalls(record.first_call_ms),
+        preflighted=record.preflighted,
+        telling=Telling(record.warned),
     )

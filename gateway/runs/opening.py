@@ -18,7 +18,7 @@ from gateway.ledger.state import RunStanding
 from gateway.policy.days import TZDATA_VERSION
 from gateway.policy.declaration import GatewayLimits
 from gateway.policy.loading import LoadedPolicy
-from gateway.policy.resolve import limits_hash, run_limits
+from gateway.policy.resolve import Origins, limits_hash, run_limits
 from gateway.runs.book import Book
 from gateway.runs.campaigns import Campaigns, CampaignState, RunState, add_run, remove_run
 from gateway.runs.declined import Declined
@@ -46,12 +46,22 @@ class OpenedRun:
 
 
 class Opening:
-    def __init__(self, book: Book, campaigns: Campaigns, keys: KeyRing, in_flight: InFlight, gateway_limits: GatewayLimits, fingerprints: Fingerprints) -> None:
+    def __init__(
+        self,
+        book: Book,
+        campaigns: Campaigns,
+        keys: KeyRing,
+        in_flight: InFlight,
+        gateway_limits: GatewayLimits,
+        gateway_origins: Origins,
+        fingerprints: Fingerprints,
+    ) -> None:
         self._book = book
         self._campaigns = campaigns
         self._keys = keys
         self._in_flight = in_flight
         self._gateway_limits = gateway_limits
+        self._gateway_origins = gateway_origins
         self._fingerprints = fingerprints
 
     async def open_campaign(self, name: str, loaded: LoadedPolicy, planned_runs: int | None) -> tuple[CampaignState, bool]:
@@ -73,7 +83,7 @@ class Opening:
             policy_name=loaded.name,
             policy_hash=loaded.hash,
             limits_hash=limits_hash(loaded.policy, self._gateway_limits),
-            origins=loaded.origins,
+            origins={**self._gateway_origins, **loaded.origins},
             planned_runs=planned_runs,
         )
         posted = self._book.post(
@@ -84,7 +94,7 @@ class Opening:
                 policy=loaded.canonical,
                 policy_hash=loaded.hash,
                 planned_runs=planned_runs,
-                details={"tzdata": TZDATA_VERSION},
+                details={"tzdata": TZDATA_VERSION, "origins": [[name, _plain(origin)] for name, origin in loaded.origins.items()]},
             )
         )
         self._campaigns.add(campaign)
@@ -192,6 +202,11 @@ def _wall_details(campaign: CampaignState, opened_at_ms: int) -> Mapping[str, ob
     if campaign.times.from_opening:
         return {"wall_seconds": wall.ceiling, "deadline_ms": opened_at_ms + wall.ceiling * 1000}
     return {"wall_seconds": wall.ceiling}
+
+
+def _plain(origin: str) -> str:
+    """A path may hold bytes that are no Unicode: these stand escaped in the ledger."""
+    return origin.encode("utf-8", "backslashreplace").decode()
 
 
 def _warning(run: RunState, shortfall: Shortfall, at_ms: int) -> Event:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TypeVar
 
-from gateway.accounting.commands import Fingerprint, Results
+from gateway.accounting.commands import Event, Fingerprint, Results
 from gateway.errors import GatewayError
 from gateway.ledger.state import CampaignStanding, RunStanding
 from gateway.policy.canonical import parse_canonical
 from gateway.policy.declaration import GatewayLimits
 from gateway.policy.loading import LoadedPolicy
-from gateway.policy.resolve import limits_hash
+from gateway.policy.resolve import NO_ORIGINS, Origins, limits_hash
+from gateway.runs.beliefs import Difference, Value, differences
 from gateway.runs.book import Book
+from gateway.runs.budget import budget_view, concerned, hashes
 from gateway.runs.campaigns import Campaigns, CampaignState, RunState, add_run, campaign_of, run_of
 from gateway.runs.closing import Closing, Receipt
 from gateway.runs.deadlines import Deadline, earliest, span_deadline, wall_deadlines
@@ -47,15 +49,17 @@ class Runs:
         in_flight: InFlight,
         on_change: Callable[[], None] = lambda: None,
         fingerprints: Fingerprints = _no_fingerprints,
+        gateway_origins: Origins = NO_ORIGINS,
     ) -> None:
         """`on_change` is called whenever waiting calls must be asked again."""
         self.in_flight = in_flight
         self._book = book
         self._gateway_limits = gateway_limits
+        self._gateway_origins = gateway_origins
         self._tasks: set[asyncio.Task[object]] = set()
         self._campaigns = Campaigns()
         self._keys = KeyRing(book, in_flight, on_change)
-        self._opening = Opening(book, self._campaigns, self._keys, in_flight, gateway_limits, fingerprints)
+        self._opening = Opening(book, self._campaigns, self._keys, in_flight, gateway_limits, gateway_origins, fingerprints)
         self._closing = Closing(book, in_flight, on_change, self._background)
         self._load()
 
@@ -63,7 +67,7 @@ class Runs:
         state = self._book.state()
         for campaign in state.campaigns:
             policy = parse_canonical(campaign.policy)
-            self._campaigns.add(campaign_of(campaign, policy, limits_hash(policy, self._gateway_limits)))
+            self._campaigns.add(campaign_of(campaign, policy, limits_hash(policy, self._gateway_limits), self._gateway_origins))
         for run in state.runs:
             add_run(self._campaigns.campaign(run.campaign), run_of(run))
         for key in state.keys:
@@ -154,6 +158,44 @@ class Runs:
         state = self._campaigns.run(campaign, run)[0] if run else self._campaigns.campaign(campaign)
         return left(self._book, state, self._gateway_limits, run, lane)
 
+    # what is asked before and between calls
+
+    def budget(self, campaign: str, run: str, lane: str = "", *, short: bool = False) -> dict[str, object]:
+        """Every limit that a run, or one lane of it, can meet, and what is left. `short`: no folders. Raises Declined where there is none."""
+        state, found = self._campaigns.run(campaign, run)
+        _check_lane(state, lane)
+        return budget_view(
+            state,
+            found,
+            lane,
+            limits=left(self._book, state, self._gateway_limits, run, lane),
+            declared=concerned(state.policy, self._gateway_limits, lane),
+            deadlines=self.deadlines(campaign, run),
+            now_ms=self._book.now_ms(),
+            short=short,
+        )
+
+    async def preflight(self, campaign: str, run: str, expected: Mapping[str, Value], lane: str = "") -> tuple[Difference, ...]:
+        """What is not as expected. The first that passes is on record, and opens the run's way where its policy requires one. Raises Declined."""
+        state, found = self._campaigns.run(campaign, run)
+        _check_lane(state, lane)
+        if not expected:
+            raise Declined("This preflight expects nothing.", "Nothing can differ from it.", "Name a limit and its value, or the policy.", code="invalid")
+        of_lane = concerned(state.policy, self._gateway_limits, lane)
+        unlike = differences(expected, hashes(state), of_lane, concerned(state.policy, self._gateway_limits))
+        if not unlike:
+            await self._whole(self._preflighted(found, expected, lane))
+        return unlike
+
+    async def _preflighted(self, run: RunState, expected: Mapping[str, Value], lane: str) -> None:
+        async with run.lock:
+            if run.preflighted or run.state is not RunStanding.OPEN:
+                return
+            details: dict[str, object] = {"expect": [[name, value] for name, value in expected.items()], **({"lane": lane} if lane else {})}
+            event = Event(campaign=run.campaign, run=run.run, call_id="", name="preflight", at_ms=self._book.now_ms(), details=details)
+            await self._book.post(event)
+            run.preflighted = True
+
     # what a driver does
 
     async def open_campaign(self, campaign: str, loaded: LoadedPolicy, planned_runs: int | None = None) -> tuple[CampaignState, bool]:
@@ -219,6 +261,11 @@ class Runs:
         task = asyncio.create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _check_lane(campaign: CampaignState, lane: str) -> None:
+    if lane and lane not in campaign.policy.lane_names:
+        raise Declined(f"There is no lane {lane!r}.", f"The policy has: {', '.join(campaign.policy.lane_names)}.", "Name one of these.", code="invalid")
 
 
 async def _logged(work: Coroutine[object, object, object]) -> None:

@@ -87,3 +87,7 @@ class Admission:
     waited_ms: int
     limits: tuple[Limit, ...]
     demand: Demand
+    clamp: Shortfall | None = None
+    """The limit `clamped_by`, with its numbers at that moment."""
+    delay: Shortfall | None = None
+    """The first limit that was in its way while it waited, with its numbers at that moment; None: it waited for none."""

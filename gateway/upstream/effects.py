@@ -63,4 +63,6 @@ def admission_of(waiter: Waiter, send: Send, now_ms: int) -> Admission:
         waited_ms=now_ms - waiter.arrived_ms,
         limits=waiter.limits,
         demand=demand,
+        clamp=send.clamp,
+        delay=waiter.delay,
     )

@@ -88,6 +88,8 @@ class Waiter:
     patience: Patience = Patience.REACH
     floor: int = 0
     """The smallest output that it would go with, as decided last."""
+    delay: Shortfall | None = None
+    """The first limit that was in its way while it was in the queue."""
     verdict: Decision | None = None
     """What was decided last; None before that."""
     queued: bool = False
@@ -161,6 +163,7 @@ class Waiter:
         if isinstance(verdict, Send | Wait):
             self.floor = verdict.floor
         if isinstance(verdict, Wait):
+            self.delay = self.delay or verdict.shortfall
             for limit, place in zip(self.limits, self.places, strict=True):
                 if limit.name == verdict.shortfall.name:
                     self.blocked, self.blocked_ceiling = place, limit.ceiling

@@ -14,6 +14,7 @@ from gateway.client.control import ControlClient
 from gateway.control.api import control_application
 from gateway.control.listening import ControlListener
 from gateway.control.services import ControlServices
+from gateway.control.shelf import PolicyShelf
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
 from gateway.policy.declaration import GatewayLimits
@@ -64,8 +65,7 @@ class ControlPlane:
             runs=self.runs,
             ledger=self.ledger,
             reader=lambda: LedgerReader(self.ledger_path),
-            policies=self.policies,
-            check_policy=lambda _loaded: None,
+            shelf=PolicyShelf(self.policies, lambda _loaded: None),
             data_address=lambda: "http://127.0.0.1:8080",
             gate_view=lambda: {"waiting": 2},
             upstream_view=lambda: [{"name": "local", "healthy": True}],

@@ -18,7 +18,7 @@ from gateway.cli.root import root
 from gateway.dialects.dialect import Wording
 from gateway.metrics import Metrics
 from gateway.proxy import refused, refusing
-from gateway.proxy.reserving import LEFT_HEADERS
+from gateway.proxy.answer_headers import LEFT_HEADERS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])

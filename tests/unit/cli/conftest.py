@@ -22,6 +22,7 @@ from gateway.cli.root import root
 from gateway.control.api import control_application
 from gateway.control.listening import ControlListener
 from gateway.control.services import ControlServices
+from gateway.control.shelf import PolicyShelf
 from gateway.ledger.clock import LedgerClock, system_ms
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
@@ -84,8 +85,7 @@ class House:
             runs=self.runs,
             ledger=self.ledger,
             reader=lambda: LedgerReader(self.ledger_path),
-            policies=self.policies,
-            check_policy=lambda loaded: None,
+            shelf=PolicyShelf(self.policies, lambda loaded: None),
             gate_view=dict,
             upstream_view=list,
             not_ready=list,

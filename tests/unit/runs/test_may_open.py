@@ -115,7 +115,7 @@ async def test_the_edition_of_the_zones_is_on_record() -> None:
     world = World()
     await world.runs.open_campaign("pilot", policy())
     [opening] = [command for command in world.book.posted if isinstance(command, OpenCampaign)]
-    assert opening.details == {"tzdata": TZDATA_VERSION}
+    assert opening.details["tzdata"] == TZDATA_VERSION
     assert TZDATA_VERSION[:4].isdigit()
 
 

@@ -1,0 +1,109 @@
+"""What an answer tells of limits in its headers: what is left, a clamp, a wait, and once for each limit a warning.
+
+The rule: numbers are those before the call began, and within a run none rises but by a correction: where calls overlap, the last that was told stands.
+With `tell_agent = false` only the wait is told; a warning is on record all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gateway.accounting.commands import Event
+from gateway.accounting.limit import Limit, Scope
+from gateway.accounting.quantity import Amounts, Quantity, measure
+from gateway.proxy.calls import Call
+from gateway.runs.telling import warns_from
+from gateway.services import Services
+from gateway.upstream.call import Admission
+
+LEFT_HEADERS = {
+    Quantity.REQUESTS: "x-gateway-left-requests",
+    Quantity.INPUT_TOKENS: "x-gateway-left-input",
+    Quantity.OUTPUT_TOKENS: "x-gateway-left-output",
+}
+WARNING_HEADER = "x-gateway-warning"
+
+
+def answer_headers(call: Call, admission: Admission) -> Mapping[str, str]:
+    headers = {}
+    if admission.waited_ms:
+        headers["x-gateway-waited-ms"] = str(admission.waited_ms)
+    if call.policy.agent.tell_agent and admission.clamped_by is not None:
+        headers["x-gateway-clamped"] = f"{admission.output} {admission.clamped_by}"
+    return headers
+
+
+def left_headers(call: Call, admission: Admission, services: Services) -> Callable[[], Mapping[str, str]]:
+    """To be asked for when the answer opens, which is the order in which agents hear of it."""
+    if not call.policy.agent.tell_agent:
+        return dict
+    balances, telling = services.ledger.balances, call.identity.run.telling
+    own = [limit for limit in admission.limits if limit.account.quantity in LEFT_HEADERS and _is_the_runs_own(limit)]
+    before = {limit.account: max(0, limit.ceiling - balances.of(limit.account).settled) for limit in own}
+
+    def told() -> Mapping[str, str]:
+        left = {account: telling.left(account.key, number, balances.of(account).settled) for account, number in before.items()}
+        return {LEFT_HEADERS[account.quantity]: str(number) for account, number in left.items()}
+
+    return told
+
+
+def _is_the_runs_own(limit: Limit) -> bool:
+    account = limit.account
+    return account.scope is Scope.RUN and not (account.lane or account.model or account.window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """A limit of the run of which this admission leaves little."""
+
+    limit: Limit
+    settled: int
+    reserved: int
+    """This call's part included."""
+
+
+def warnings(call: Call, admission: Admission, amounts: Amounts, services: Services) -> tuple[Warned, ...]:
+    """Those that were not told before. To be asked in the step in which the reservation is posted, before it stands on the balances."""
+    warn_at, telling = call.policy.agent.warn_at, call.identity.run.telling
+    found = []
+    for limit in admission.limits if warn_at else ():
+        account = limit.account
+        if account.scope is not Scope.RUN or account.quantity is Quantity.CONCURRENT:
+            continue
+        balance = services.ledger.balances.of(account)
+        reserved = balance.reserved + measure(account.quantity, amounts)
+        if balance.settled + reserved >= warns_from(warn_at, limit.ceiling) and telling.warn(account.key):
+            found.append(Warned(limit=limit, settled=balance.settled, reserved=reserved))
+    return tuple(found)
+
+
+def warning_headers(call: Call, warned: tuple[Warned, ...]) -> Mapping[str, str]:
+    if not warned or not call.policy.agent.tell_agent:
+        return {}
+    return {WARNING_HEADER: ", ".join(each.limit.name for each in warned)}
+
+
+def put_on_record(call: Call, warned: tuple[Warned, ...], services: Services) -> None:
+    """Nobody waits for it: it changes nothing."""
+    for each in warned:
+        limit = each.limit
+        details: dict[str, object] = {
+            "limit": limit.name,
+            "account": limit.account.key,
+            "ceiling": limit.ceiling,
+            "settled": each.settled,
+            "reserved": each.reserved,
+        }
+        identity = call.identity
+        event = Event(
+            campaign=identity.campaign.campaign,
+            run=identity.run.run,
+            call_id=call.call_id,
+            name="warn_at",
+            at_ms=services.ledger.now_ms(),
+            details=details,
+        )
+        services.metrics.warnings.labels(limit.name).inc()
+        services.ledger.post(event).add_done_callback(lambda future: future.cancelled() or future.exception())
