@@ -153,6 +153,21 @@ def test_a_call_that_is_cut_while_its_reservation_is_written_is_not_sent_and_voi
     assert record.fits(gateway)
 
 
+def test_an_answer_too_large_to_hold_that_is_cut_is_a_broken_connection(gateways: GatewayMaker, mock_process: MockProcess) -> None:
+    pieces = ['{"choices":[{"message":{"content":"' + "x" * 6_000] + ["x" * 2_000] * 50
+    mock_process.script({"raw": pieces, "raw_type": "application/json", "gap_ms": 100, "die": "eof"})
+    gateway = gateways(mock_process.url, policy=LIMITS, settings={"bounds": {"max_response_bytes": 4_000}})
+    run = gateway.opened()
+    with RawClient(gateway.port) as client, ThreadPoolExecutor(1) as pool:
+        client.chat(run.key, max_tokens=20)
+        eventually(lambda: client.read_for(0.05).body, "a part of it is out")
+        done = pool.submit(close_the_run, gateway, run)
+        answer = client.answer(timeout_s=5)
+        assert client.closed and not answer.complete and b"error" not in answer.body
+        done.result(20)
+    assert record.ending(record.closed_call(gateway))[0] == "closed_cut"
+
+
 # The process itself ends.
 
 

@@ -186,6 +186,60 @@ def test_a_client_that_leaves_while_the_terminal_event_is_held_back_changes_noth
     assert record.usage(row) == (11, 1)
 
 
+def test_an_error_that_was_seen_stays_the_outcome_though_the_client_leaves_on_it(gateways: GatewayMaker, mock_process: MockProcess) -> None:
+    events = ['{"choices":[{"index":0,"delta":{"content":"hi"}}]}', '{"error":{"code":500,"message":"no","type":"server_error"}}']
+    mock_process.script({"raw": [f"data: {event}\n\n" for event in events], "die": "hang", "gap_ms": 30})
+    gateway = gateways(mock_process.url)
+    with RawClient(gateway.port) as client:
+        client.chat(gateway.opened().key, stream=True, max_tokens=20)
+        client.read_events(1)
+        time.sleep(0.2)
+        client.close()
+    assert record.ending(record.closed_call(gateway)) == ("engine_error", "counted")
+
+
+@WAYS
+def test_a_client_that_leaves_while_its_prompt_is_counted_leaves_nothing(gateways: GatewayMaker, mock_process: MockProcess, leave: Leave) -> None:
+    gateway = gateways(mock_process.url, policy={"run": {"input_tokens": 60}})
+    key = gateway.opened().key
+    assert chat_once(gateway.port, key, max_tokens=1).status == 200, "the bound does not fit, the count does"
+    mock_process.script({"helper_ms": 2_000})
+    with RawClient(gateway.port) as client:
+        client.chat(key, messages=[{"role": "user", "content": "something new to count"}], stream=True)
+        eventually(lambda: waiting(gateway) == 1, "it waits for its count")
+        leave(client)
+        eventually(lambda: nothing_is_held(gateway), "nothing is held", timeout_s=1.5)
+    assert len(record.calls(gateway)) == len(mock_process.calls()) == 1
+
+
+@pytest.mark.parametrize("die", ["reset", "eof"])
+def test_an_engine_that_dies_while_its_answer_is_read_for_nobody_is_charged_the_prompt(gateways: GatewayMaker, mock_process: MockProcess, die: str) -> None:
+    """What the engine caused is not charged, though the client left first."""
+    mock_process.script({"prefill_ms": 400, "die": die})
+    gateway = gateways(mock_process.url, policy=LIMITS)
+    with RawClient(gateway.port) as client:
+        client.chat(gateway.opened().key, max_tokens=20)
+        the_call(mock_process)
+    row = record.closed_call(gateway)
+    assert record.ending(row) == ("client_cancelled", "unknown")
+    assert record.charge(row) == (row["reserved_input_tokens"], 0)
+    eventually(lambda: nothing_is_held(gateway), "nothing is held")
+
+
+def test_a_client_that_stopped_reading_and_leaves_is_heard(gateways: GatewayMaker, mock_process: MockProcess) -> None:
+    mock_process.script({"gap_ms": 1, "padding_bytes": 200_000})
+    gateway = gateways(mock_process.url, policy=LIMITS)
+    with RawClient(gateway.port) as client:
+        client.chat(gateway.opened().key, stream=True, max_tokens=2_000)
+        client.read_events(1)
+        time.sleep(1.0)  # all buffers on the way are full
+        assert the_call(mock_process)["output_tokens"] < 2_000 and not the_call(mock_process)["left"]
+        left = client.close()
+        assert seen_to_leave_after_ms(mock_process, left) < WITHIN_MS
+    assert record.ending(record.closed_call(gateway)) == ("client_cancelled", "counted")
+    eventually(lambda: nothing_is_held(gateway), "nothing is held")
+
+
 def test_many_clients_that_leave_at_once_leave_nothing_behind(gateways: GatewayMaker, mock_process: MockProcess) -> None:
     """Some leave while their reservation is being written: it is voided; others when it was sent: it is settled."""
     mock_process.script({"gap_ms": 2})
