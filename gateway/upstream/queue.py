@@ -64,6 +64,13 @@ class Queue:
     def decided(self, waiter: Waiter) -> None:
         self._stale.pop(waiter, None)
 
+    def clock_begun(self, run: tuple[str, str]) -> None:
+        """With its first call a run has come to have a deadline: its other waits may end sooner."""
+        for waiter in self._waiters:
+            if waiter.run == run:
+                self._alarms.set(waiter)
+                self.mark(waiter)
+
     def set_alarm(self, waiter: Waiter) -> None:
         self._alarms.set(waiter)
 

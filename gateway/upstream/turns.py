@@ -132,10 +132,9 @@ class Turns:
         """A run, campaign or key was closed or revoked: whoever must hear so hears it now."""
         now = self._now_ms()
         for waiter in self.queue:
-            if campaign in (None, waiter.ticket.campaign) and run in (None, waiter.ticket.run):
-                refusal = waiter.ticket.check(now)
-                if refusal is not None and waiter.queued:
-                    self.refuse(waiter, refusal, Cause.CLOSED)
+            concerned = campaign in (None, waiter.ticket.campaign) and run in (None, waiter.ticket.run)
+            if concerned and (refusal := waiter.ticket.check(now)) is not None and waiter.queued:
+                self.refuse(waiter, refusal, Cause.CLOSED)
 
     def shutdown(self) -> None:
         """Every waiter, and whoever comes later, may try again elsewhere or after a restart."""
@@ -201,8 +200,7 @@ class Turns:
     def _admit(self, waiter: Waiter, send: Send) -> None:
         """It leaves the queue, one way or the other."""
         now = self._now_ms()
-        refusal = waiter.ticket.check(now)
-        if refusal is not None:
+        if (refusal := waiter.ticket.check(now)) is not None:
             self.refuse(waiter, refusal)
             return
         admission = admission_of(waiter, send, now)
@@ -211,7 +209,10 @@ class Turns:
         if waiter.queued:
             self._remove(waiter)
         self.counts.admitted(send.clamped_by is not None)
+        deadline_ms = waiter.ticket.ends_at_ms
         self._effects.commit(waiter.ticket, admission)
+        if waiter.ticket.ends_at_ms != deadline_ms:
+            self.queue.clock_begun(waiter.run)
         self.wake(Cause.ADMITTED)
 
     def _at_once(self, waiter: Waiter) -> bool:
@@ -277,8 +278,7 @@ class Turns:
         """The wait is over: whatever can be said is said now; only a count is still awaited."""
         self.queue.renew_if_due()
         waiter.over, waiter.patience = True, Patience.LEAST
-        refusal = waiter.ticket.check(self._now_ms())
-        if refusal is not None:
+        if (refusal := waiter.ticket.check(self._now_ms())) is not None:
             self.refuse(waiter, refusal, Cause.ENDED)
         elif not waiter.counting:
             self._say(waiter, self._decide(waiter))

@@ -221,6 +221,80 @@ def test_a_deadline_ends_a_wait_as_final() -> None:
     assert world.refusals["late"].final
 
 
+def test_a_deadline_that_begins_with_another_call_of_the_run_ends_waits_that_had_begun_before() -> None:
+    world = World({}, {"a": 1, "b": 1})
+    world.walls_ms = {"r": 30_000}
+    world.call("of-another-run", run="s", engine="a")
+    world.call("waits", engine="a")
+    world.time.advance(12_000)
+    world.call("first-sent", engine="b")
+    world.time.tick()
+    world.settle("first-sent")
+    world.time.advance(29_999)
+    assert world.waiting() == ["waits"]
+    world.time.advance(1)
+    refusal = world.refusals["waits"]
+    assert (refusal.code, refusal.final, refusal.waited_ms) == ("run_budget_reached", True, 42_000)
+    world.call("late", engine="b")
+    assert world.refusals["late"].final and world.waiting() == []
+
+
+def test_a_window_that_opens_only_after_the_run_s_deadline_is_not_waited_for() -> None:
+    world = World({"campaign.day.requests": 1}, {"e": 2})
+    world.time.advance(DAY_MS - world.time.now_ms % DAY_MS - 60_000)
+    world.call("spends-the-day", run="s")
+    world.call("waits-for-midnight", queue_ms=120_000)
+    assert world.waiting() == ["waits-for-midnight"]
+    world.call("ends-before", run="t", deadline_ms=world.time.now_ms + 59_000)
+    world.time.tick()
+    assert world.refusals["ends-before"].code == "run_budget_reached"
+    world.time.advance(60_000)
+    assert world.order == ["spends-the-day", "waits-for-midnight"]
+
+
+def test_tool_calls_are_held_by_nobody_and_a_spent_limit_is_told_to_those_who_wait() -> None:
+    world = World({"run.tool_calls": 1}, {"e": 2})
+    for name in ("one", "two", "three"):
+        world.call(name)
+    assert world.order == ["one", "two"] and not holders(world)
+    world.settle("one", tools=3)
+    assert world.refusals["three"].final and world.waiting() == []
+    world.call("four")
+    shortfall = world.refusals["four"].shortfall
+    assert shortfall is not None
+    assert (shortfall.name, shortfall.ceiling, shortfall.settled, shortfall.asked) == ("run.tool_calls", 1, 3, 1)
+
+
+def test_tool_calls_of_a_day_are_waited_for_until_midnight_and_bar_nobody_meanwhile() -> None:
+    world = World({"campaign.day.tool_calls": 2, "campaign.output_tokens": 1_000}, {"e": 3})
+    world.call("first")
+    world.settle("first", tools=2)
+    world.call("waits", run="s")
+    assert world.waiting() == ["waits"] and not holders(world)
+    world.time.advance(99_999)
+    assert world.waiting() == ["waits"]
+    world.time.advance(1)
+    assert world.order == ["first", "waits"]
+
+
+def test_two_hundred_small_calls_that_keep_coming_do_not_keep_a_large_one_from_going() -> None:
+    """It is admitted before any that came after it and would have taken its room."""
+    world = World({"campaign.output_tokens": 1_000_000, "campaign.concurrent": 50, "gateway.total_tokens": 2_200}, {"e": 50})
+    for number in range(20):
+        world.call(f"before-{number}", run=f"r{number % 10}", asked=90)
+    world.call("large", run="big", asked=1_500, over="refuse")
+    for number in range(200):
+        world.call(f"after-{number}", run=f"r{number % 10}", asked=90, over="refuse")
+        if number % 5 == 0:
+            world.settle(next(iter(world.running)), 0)
+        if "large" in world.running:
+            break
+    assert "large" in world.running, "it goes when the calls before it have ended"
+    before = world.order[: world.order.index("large")]
+    assert len(before) == 20 and all(name.startswith("before") for name in before)
+    all_promises(world)
+
+
 def test_nine_seconds_before_midnight_a_call_waits_for_the_new_day() -> None:
     world = World({"campaign.day.output_tokens": 100}, {"e": 1})
     world.call("first")

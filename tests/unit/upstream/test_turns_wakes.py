@@ -82,7 +82,26 @@ def after_room_is_given_up(kind: type[Turns]) -> World:
     return world
 
 
-SCENES = {Cause.HALTED: after_a_halt, Cause.CLOSED: after_a_close, Cause.REFUSED: after_a_refused_count, Cause.DROPPED: after_room_is_given_up}
+def after_a_wait_s_end(kind: type[Turns]) -> World:
+    """What was set aside for it is free."""
+    world = World({"campaign.output_tokens": 100}, {"e": 9}, kind=kind)
+    world.call("running", run="r1", asked=60)
+    world.call("holder", run="r2", asked=100, queue_ms=5_000, over="refuse")
+    world.call("other", run="r3", asked=30)
+    world.time.tick()
+    assert world.waiting() == ["holder", "other"]
+    world.time.advance(5_000)
+    assert world.refusals["holder"].code == "busy"
+    return world
+
+
+SCENES = {
+    Cause.ENDED: after_a_wait_s_end,
+    Cause.HALTED: after_a_halt,
+    Cause.CLOSED: after_a_close,
+    Cause.REFUSED: after_a_refused_count,
+    Cause.DROPPED: after_room_is_given_up,
+}
 
 
 @pytest.mark.parametrize("cause", [cause for cause in Cause if cause not in SCENES])

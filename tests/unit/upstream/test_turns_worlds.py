@@ -25,6 +25,8 @@ RANGES = {
     "campaign.day.output_tokens": (60, 400),
     "campaign.day.requests": (2, 9),
     "campaign.input_tokens": (50, 400),
+    "run.tool_calls": (1, 6),
+    "campaign.day.tool_calls": (1, 9),
     "gateway.concurrent": (1, 5),
     "gateway.output_tokens": (100, 1_200),
 }
@@ -39,6 +41,7 @@ class Script:
 
     def __init__(self, ceilings: dict[str, int], commits: bool, kind: type[Turns] = Turns) -> None:
         self.world = World(ceilings, {"a": 2, "b": 1}, commits=commits, queue_length=25, kind=kind)
+        self.world.walls_ms = {"r1": 45_000}
         self.waiters: dict[str, Waiter] = {}
         self.flow_order: dict[tuple[str, ...], int] = {}
         self.seen = 0
@@ -79,7 +82,7 @@ class Script:
     def settle(self, number: int) -> None:
         running = [name for name, sent in self.world.running.items() if sent.committed]
         if running:
-            self.world.settle(running[number % len(running)], (0, 3, 40, None)[number // 97 % 4])
+            self.world.settle(running[number % len(running)], (0, 3, 40, None)[number // 97 % 4], (0, 0, 1, 3)[number // 389 % 4])
 
     def leave(self, number: int) -> None:
         waiting = self.world.waiting()

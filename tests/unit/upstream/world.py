@@ -135,6 +135,10 @@ class World:
         """Calls in the order in which they were sent."""
         self.halted: set[str] = set()
         self.closed: set[tuple[str, str]] = set()
+        self.walls_ms: dict[str, int] = {}
+        """Run -> how long it may go on from its first call."""
+        self.begun_ms: dict[tuple[str, str], int] = {}
+        """When the first call of each run was sent."""
 
     def call(
         self,
@@ -173,7 +177,12 @@ class World:
         def check(now_ms: int) -> Refusal | None:
             if (campaign, run) in self.closed:
                 return Refusal(code="run_closed", final=True)
+            if (ends := self.ends_ms(campaign, run)) is not None and now_ms >= ends:
+                return Refusal(code="run_budget_reached", final=True)
             return Refusal(code="window_over", final=True) if deadline_ms is not None and now_ms >= deadline_ms else None
+
+        def deadline() -> int | None:
+            return min((moment for moment in (deadline_ms, self.ends_ms(campaign, run)) if moment is not None), default=None)
 
         def check_prompt(prompt_tokens: int, exact: bool) -> Refusal | None:
             return Refusal(code="prompt_above_cap", final=True) if prompt_cap is not None and prompt_tokens > prompt_cap else None
@@ -195,21 +204,31 @@ class World:
                 check=check,
                 check_prompt=check_prompt,
                 halted=lambda: campaign in self.halted,
-                deadline_ms=deadline_ms,
+                deadline=deadline,
                 queue_ms=queue_ms,
             )
         )
 
+    def ends_ms(self, campaign: str, run: str) -> int | None:
+        begun, wall = self.begun_ms.get((campaign, run)), self.walls_ms.get(run)
+        return None if begun is None or wall is None else begun + wall
+
     # What the waiting place asks for.
 
     def commit(self, ticket: Ticket, admission: Admission) -> None:
+        self.begun_ms.setdefault((ticket.campaign, ticket.run), self.time.now_ms)
+        ends = self.ends_ms(ticket.campaign, ticket.run)
+        assert ends is None or self.time.now_ms < ends, "sent after its run's deadline"
         assert ticket.campaign not in self.halted and (ticket.campaign, ticket.run) not in self.closed
         sent = Sent(ticket=ticket, admission=admission, committed=self.commits)
         self.balances.apply(postings(sent.accounts, hold=sent.amounts))
         for limit in admission.limits:
             self.ceilings[limit.account] = limit.ceiling
             balance = self.balances.of(limit.account)
-            assert balance.reserved + balance.settled <= limit.ceiling, (limit.name, balance)
+            if limit.account.quantity is Quantity.TOOL_CALLS:
+                assert balance.settled < limit.ceiling and balance.reserved == 0, (limit.name, balance)
+            else:
+                assert balance.reserved + balance.settled <= limit.ceiling, (limit.name, balance)
         assert admission.demand.least <= admission.output <= admission.demand.want
         self.running[ticket.call_id] = sent
         self.order.append(ticket.call_id)
@@ -229,11 +248,11 @@ class World:
         self.turns.counted(self.counts.pop(name), self.real_prompts[name])
         self.time.tick()
 
-    def settle(self, name: str, output: int | None = None) -> None:
-        """It ends, having used `output` of what it was sent with (None: all)."""
+    def settle(self, name: str, output: int | None = None, tools: int = 0) -> None:
+        """It ends, having used `output` of what it was sent with (None: all) and called so many tools."""
         sent = self.running.pop(name)
         used = sent.admission.output if output is None else min(output, sent.admission.output)
-        charge = Amounts(requests=1, input_tokens=sent.admission.prompt_tokens, output_tokens=used)
+        charge = Amounts(requests=1, input_tokens=sent.admission.prompt_tokens, output_tokens=used, tool_calls=tools)
         self.settled.append((sent, used))
         self.balances.apply(postings(sent.accounts, release=sent.amounts, charge=charge))
         self.turns.free(sent.ticket.engine)
