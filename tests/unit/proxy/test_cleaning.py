@@ -181,7 +181,7 @@ PIECES = (
 @pytest.mark.timeout(20)
 def test_a_long_text_is_cleaned_in_time_that_grows_with_it(piece: str) -> None:
     for begin in ("", "["):
-        assert isinstance(clean((begin + piece * (CLEANED_BYTES_MAX // len(piece) - 1)).encode()), bytes)
+        assert isinstance(clean((begin + piece * (100_000 // len(piece))).encode()), bytes)
 
 
 @pytest.mark.parametrize("begin", [b"", b"data: "])
