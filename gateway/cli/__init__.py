@@ -7,9 +7,12 @@ nothing waits without an end.
     serve         `gateway serve`
     up            `gateway up`
     demo          `gateway demo`
-    policy        `gateway policy check|show`
+    policy        `gateway policy check|show|reload`
     campaign      `gateway campaign open|halt|resume|close|list|show`
     run           `gateway run open|close|list|show`
+    budget        `gateway run budget`
+    preflight     `gateway preflight`
+    explain       `gateway explain`
     key           `gateway key issue|revoke|list`
     usage         `gateway usage`
     receipt       `gateway receipt`

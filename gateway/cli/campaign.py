@@ -53,10 +53,12 @@ def campaign() -> None:
 def open_(campaign: str, policy: str, planned: int | None, reach: Reach, screen: Screen) -> None:
     """Open CAMPAIGN under a policy, frozen as it is now."""
     opened = reach.control().open_campaign(campaign, policy, planned=planned)
+    noted = [Line(f"note: {opened['note']}")] if opened.get("note") else []
     title = f"Campaign {campaign} is open." if opened.get("created", True) else f"Campaign {campaign} was open already, under the same policy."
     screen.present(
         opened,
         Facts(title=title, row=_row(opened), columns=FACTS[2:6]),
+        *noted,
         Line(),
         Line("Next, open a run and get its keys:"),
         Line(f"  gateway run open {campaign} --task TASK"),

@@ -1,4 +1,4 @@
-"""`gateway policy`: what a policy file says. Reads files only; no gateway has to run."""
+"""`gateway policy`: what a policy file says. Reads files only; no gateway has to run, but for `reload`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from gateway.cli.configured import settings_path, with_config
 from gateway.cli.exits import Exit
+from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.screen import Column, Line, Screen, Table, with_screen
 from gateway.errors import ConfigurationError
 from gateway.policy import LoadedPolicy, limits_hash, load_policy
@@ -19,6 +20,7 @@ from gateway.settings import Settings, SettingsTable, explain_effective, load_se
 
 CHECKED: Final = (Column("file", "FILE"), Column("result", "RESULT"), Column("hash", "HASH"))
 KEYS: Final = (Column("key", "KEY"), Column("value", "VALUE"))
+RELOADED: Final = (Column("policy", "POLICY"), Column("change", "CHANGE"), Column("hash", "HASH"))
 EFFECTIVE: Final = (Column("name", "NAME"), Column("value", "VALUE"), Column("origin", "SET AT"))
 
 FILE: Final = click.Path(path_type=Path)
@@ -26,7 +28,7 @@ FILE: Final = click.Path(path_type=Path)
 
 @click.group()
 def policy() -> None:
-    """Check and show policy files. Needs no running gateway."""
+    """Check, show and reload policy files."""
 
 
 @policy.command()
@@ -66,6 +68,19 @@ def show(file: Path, effective: bool, config: Path | None, screen: Screen) -> No
     rows = [{"key": dotted(path), "value": json.dumps(value, ensure_ascii=False)} for path, value in _leaves(content, ())]
     document = {"name": loaded.name, "hash": loaded.hash, "policy": content}
     screen.present(document, Line(f"Policy {loaded.name}, hash {loaded.hash}"), Table(columns=KEYS, rows=rows))
+
+
+@policy.command()
+@with_gateway
+@with_screen
+def reload(reach: Reach, screen: Screen) -> None:
+    """Let the running gateway read its policy files anew. All are taken, or, where one is wrong, none.
+
+    Open campaigns keep the version that they were opened with. SIGHUP to the gateway's process does the same.
+    """
+    answer = reach.control().reload_policies()
+    gone = [Line(f"removed: {name}") for name in answer["removed"]]
+    screen.present(answer, Table(columns=RELOADED, rows=answer["policies"], empty="No policies."), *gone)
 
 
 def _show_effective(loaded: LoadedPolicy, settings: Settings | None, screen: Screen) -> None:

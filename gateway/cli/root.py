@@ -10,13 +10,16 @@ from typing import Any
 import click
 
 from gateway import __version__
+from gateway.cli.budget import budget
 from gateway.cli.campaign import campaign
 from gateway.cli.demo import demo
 from gateway.cli.exits import Exit, epilog
+from gateway.cli.explain import explain
 from gateway.cli.key import key
 from gateway.cli.ledger import ledger
 from gateway.cli.mock_engine import mock_engine
 from gateway.cli.policy import policy
+from gateway.cli.preflight import preflight
 from gateway.cli.problems import Problem, from_control_error, from_gateway_error, from_usage, say
 from gateway.cli.receipt import receipt
 from gateway.cli.run import run
@@ -83,5 +86,6 @@ def root() -> None:
     """
 
 
-for _command in (serve, up, demo, policy, campaign, run, key, usage, receipt, ledger, mock_engine, version):
+for _command in (serve, up, demo, policy, campaign, run, preflight, explain, key, usage, receipt, ledger, mock_engine, version):
     root.add_command(_command)
+run.add_command(budget)

@@ -15,5 +15,5 @@ keeps, the books (`gateway.accounting.books`) decide; nothing in here knows a li
 * state.py       what stands of campaigns, runs and keys, for a start
 * explaining.py  why a call went as it did, from its entries
 * reading.py     calls, usage, receipts: read-only, beside a gateway that writes
-* verify.py      adds everything again and names the first entry that does not fit
+* verify.py      adds everything again and names the first entry that does not fit, with recount.py and anchors.py
 """

@@ -19,7 +19,8 @@ from gateway.cli.root import root
 from tests.unit.cli.conftest import Gateway, House, commands
 
 ROOT = Path(__file__).parents[3]
-ARGUMENTS = {"where": "c1", "name": "r1", "key_or_run": "r1", "run": "c1/r1", "campaign": "c1", "file": "p.toml", "files": "p.toml"}
+ARGUMENTS = {"where": "c1", "name": "r1", "key_or_run": "r1", "run": "c1/r1", "campaign": "c1", "file": "p.toml", "files": "p.toml", "call_id": "call-1"}
+NEEDED = {("campaign", "open"): ["--policy", "pilot"], ("preflight",): ["--expect", "requests=1"]}
 LOCAL = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("ledger", "verify")}
 """Commands that speak to no running gateway."""
 REMOTE = [words for words, _ in commands() if words not in LOCAL]
@@ -29,7 +30,7 @@ def arguments(words: tuple[str, ...]) -> list[str]:
     """A complete line for a command."""
     command = dict(commands())[words]
     given = [ARGUMENTS[parameter.name or ""] for parameter in command.params if isinstance(parameter, click.Argument)]
-    return [*words, *given, *(["--policy", "pilot"] if words == ("campaign", "open") else [])]
+    return [*words, *given, *NEEDED.get(words, [])]
 
 
 def is_three_lines(text: str) -> bool:

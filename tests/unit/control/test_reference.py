@@ -25,7 +25,7 @@ def served() -> set[tuple[str, str]]:
 def test_every_route_is_in_the_reference_and_no_other() -> None:
     told = set(re.findall(r"^\| `(GET|POST) (/[^?`]*)", REFERENCE, re.MULTILINE))
     assert told == served()
-    assert len(told) == 22
+    assert len(told) >= 26
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
