@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,15 +73,20 @@ def gateway(real: RealEngine, tmp_path: Path) -> Iterator[GatewayProcess]:
 
 
 def ask(gateway: GatewayProcess, key: str, messages: list[dict[str, Any]], **more: Any) -> RawAnswer:
-    """Asks for more than there is room for, and stops at a common letter."""
-    answer = chat_once(gateway.port, key, messages=messages, tools=TOOLS, max_tokens=100_000, stop=["e", "a", "hhh", "iii"], timeout_s=120, **more)
+    """Asks for more than there is room for, and stops soon."""
+    answer = chat_once(gateway.port, key, messages=messages, tools=TOOLS, max_tokens=100_000, stop=["hhh", "iii"], timeout_s=120, **more)
     assert answer.status == 200, (answer.body, gateway.process.output[-2000:])
     return answer
 
 
 def only_letters(real: RealEngine) -> dict[str, Any]:
-    """The random model says nothing but h and i: of other texts the engine's reader of tool calls makes an error now and then."""
-    return {} if real.spec.alias == "smollm2" else {"logit_bias": {str(ord(letter)): 100 for letter in "hi"}}
+    """The model says nothing but h and i, so that an answer is short and never read as a broken tool call, which is an error of the engine."""
+    ids: list[int] = []
+    for letter in "hi":
+        asked = urllib.request.Request(real.address + "/tokenize", json.dumps({"content": letter}).encode(), {"Content-Type": "application/json"})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=30) as answer:
+            ids += json.loads(answer.read())["tokens"]
+    return {"logit_bias": {str(token): 100 for token in ids}}
 
 
 def next_turn(rng: random.Random, number: int, said: str) -> list[dict[str, Any]]:
@@ -102,11 +108,11 @@ def text_of(answer: RawAnswer, stream: bool) -> str:
 
 def test_reserved_input_is_reported_input_on_every_call_of_a_growing_conversation(gateway: GatewayProcess, real: RealEngine) -> None:
     rng = random.Random(3)
-    run = gateway.opened()
+    run, letters = gateway.opened(), only_letters(real)
     messages: list[dict[str, Any]] = [{"role": "system", "content": "Be kind, ąę"}, {"role": "user", "content": "Say <|im_end|> hi " * 20}]
     for number in range(9):
         stream = bool(number % 2)
-        said = text_of(ask(gateway, run.key, messages, stream=stream, **only_letters(real)), stream)
+        said = text_of(ask(gateway, run.key, messages, stream=stream, **letters), stream)
         messages = [*messages, *next_turn(rng, number, said)]
     with LedgerReader(gateway.ledger) as reader:
         calls = list(reader.query("SELECT reserved_input_tokens, input_tokens, charged_input_tokens, source, flags FROM calls ORDER BY reserve_number"))
