@@ -226,6 +226,14 @@ def test_an_answer_too_large_to_hold_that_breaks_off_is_a_broken_connection(plac
     assert record.ending(row) == ("engine_timeout" if die == "hang" else "engine_died", "unknown")
 
 
+def test_an_answer_too_large_to_hold_that_ends_well_arrives_whole(place: Place) -> None:
+    whole = {"choices": [{"message": {"content": "x" * 9_000}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 11, "completion_tokens": 9}}
+    text = json.dumps(whole)
+    answer, row = place.ask({"raw": [text[:5_000], text[5_000:]], "raw_type": "application/json", "gap_ms": 50}, stream=False)
+    assert (answer.status, answer.complete, answer.json()) == (200, True, whole)
+    assert row["source"] == "unknown" and record.charge(row) == (row["reserved_input_tokens"], 20), "unreadable: charged whole"
+
+
 def test_an_answer_without_usage_is_counted(place: Place) -> None:
     answer, row = place.ask({"usage": "none", "output_tokens": 7}, stream=True)
     assert answer.complete and answer.events[-1].done
