@@ -1,6 +1,7 @@
 """What every store does, over the table of stores."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,11 @@ def test_a_probe_changes_nothing(shelf: Shelf):
     shelf.store.probe()
     shelf.reopen()
     assert list(shelf.store.entries()) == before
+
+
+def test_the_first_call_of_each_lane_that_was_not_voided_is_known_after_opening_it_again(shelf: Shelf):
+    for call_id, at_ms, lane in (("v", 3, "foreground"), ("a", 4, "foreground"), ("b", 5, "foreground"), ("w", 6, "background")):
+        shelf.post(replace(reserve(call_id, 10, at_ms=at_ms), lane=lane))
+    shelf.post(Void(call_id="v", at_ms=7, reason="connect failed"), Void(call_id="w", at_ms=7, reason="connect failed"), settle("b", 5))
+    shelf.reopen()
+    assert shelf.standing.campaigns["c"].runs["r"].first_call_ms == {"foreground": 4}

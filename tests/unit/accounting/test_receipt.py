@@ -151,6 +151,29 @@ def test_completed_past_the_deadline_is_a_conflict():
     assert receipt(paper).content["conflicts"] == ["declared completed, but past its deadline"]
 
 
+@pytest.mark.parametrize(("closing_at_ms", "late"), [(10_003, False), (10_004, True)])
+@pytest.mark.parametrize("turn_end", ["completed", "time_limit"])
+def test_a_deadline_counts_from_the_first_call_that_was_sent_where_the_opening_names_none(closing_at_ms: int, late: bool, turn_end: str):
+    paper = books(details={"wall_seconds": 10})
+    paper.post(reserve("never sent", 10, at_ms=2))
+    paper.post(Void(call_id="never sent", at_ms=3, reason="connect failed"))
+    for number in range(2):
+        paper.post(reserve(f"c{number}", 10, at_ms=3 + number))
+        paper.post(settle(f"c{number}", 5, at_ms=5))
+    paper.post(Declare(campaign="c", run="r", at_ms=9, results=Results(turn_end=turn_end)))
+    paper.post(BeginClosing(campaign="c", run="r", at_ms=closing_at_ms))
+    found = paper.post(WriteReceipt(campaign="c", run="r", at_ms=60_000)).content["conflicts"]
+    wrong = {"completed": ["declared completed, but past its deadline"], "time_limit": ["declared time_limit, but the gateway saw none"]}
+    assert found == (wrong[turn_end] if late == (turn_end == "completed") else [])
+
+
+def test_a_run_that_never_called_has_no_deadline_from_its_first_call():
+    paper = books(details={"wall_seconds": 1})
+    paper.post(Declare(campaign="c", run="r", at_ms=9, results=Results(turn_end="completed")))
+    paper.post(BeginClosing(campaign="c", run="r", at_ms=3_600_000))
+    assert paper.post(WriteReceipt(campaign="c", run="r", at_ms=3_600_001)).content["conflicts"] == []
+
+
 def test_a_campaign_s_receipt_covers_its_runs_receipts_with_one_sum_a_label_and_what_never_opened():
     paper = books()
     paper.post(open_run("s", label="production"))
