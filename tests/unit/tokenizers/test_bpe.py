@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.tokenizers import bpe
 from gateway.tokenizers.bpe import COMPOSED_CHARACTERS, PIECE_CHARACTERS, BpeTokenizer, composed, pieces
 from gateway.tokenizers.vocabulary import VOCABULARIES
+
 
 @pytest.fixture(scope="module", params=VOCABULARIES)
 def tokenizer(request: pytest.FixtureRequest) -> BpeTokenizer:
@@ -35,6 +37,25 @@ async def test_counting_leaves_the_event_loop_alone_and_adds_up_parts(tokenizer:
 @settings(max_examples=60, deadline=None)
 def test_any_text_has_at_most_a_token_a_byte(tokenizer: BpeTokenizer, text: str) -> None:
     assert tokenizer.count_now([text]) <= len(text.encode("utf-8", "surrogatepass")) * (3 if unicodedata.normalize("NFC", text) != text else 1)
+
+
+def test_of_a_conversation_that_grows_only_what_is_new_is_encoded(tokenizer: BpeTokenizer) -> None:
+    parts = [f"turn {number} " * 200 for number in range(20)]
+    whole, new = tokenizer.count_now(parts), tokenizer.count_now(["and now?"])
+    before = tokenizer.characters_encoded
+    assert tokenizer.count_now([*parts, "and now?"]) == whole + new
+    assert tokenizer.characters_encoded - before == len("and now?")
+
+
+def test_what_was_counted_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bpe, "REMEMBERED_PIECES", 3)
+    tokenizer = BpeTokenizer("cl100k_base")
+    texts = [f"text {number} " * 200 for number in range(4)]
+    tokenizer.count_now([*texts[:3], texts[0], texts[3]])  # the second is the oldest
+    for text, encoded in ((texts[0], 0), (texts[2], 0), (texts[1], len(texts[1]))):
+        before = tokenizer.characters_encoded
+        tokenizer.count_now([text])
+        assert tokenizer.characters_encoded - before == encoded
 
 
 def test_pieces_are_bounded_and_lose_nothing() -> None:
