@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bodies import body
-from processes import cpu_s, family, machine_busy_s, rss_mb
+from processes import cpu_s, family, machine_busy_s, placed, rss_mb
 from scenarios import Scenario
 from targets import HERE, Place, Target
 
@@ -48,6 +48,8 @@ def measure(target: Target, scenario: Scenario, place: Place, engine_pid: int, s
     own_before, engine_before, busy_before, load_before = cpu_s(pids), cpu_s([engine_pid]), machine_busy_s(), _children_cpu_s()
     begin = time.monotonic()
     client = _client(target, scenario, place, seconds)
+    time.sleep(scenario.skip_s)
+    skipped = cpu_s(pids) - own_before
     values = {}
     if scenario.weighs:
         time.sleep(seconds - 1)
@@ -62,6 +64,7 @@ def measure(target: Target, scenario: Scenario, place: Place, engine_pid: int, s
         told = json.loads(said.splitlines()[-1])
     except (ValueError, IndexError):
         return Measurement(target=target.name, scenario=scenario.name, others=others, problem=f"the client said {said[-200:]!r}")
+    own -= skipped
     values |= _stream_values(told, own) if scenario.streams else _call_values(told, own)
     if target.process is None:
         for key in ("cpu_us", "rss_mb"):
@@ -73,15 +76,15 @@ def _client(target: Target, scenario: Scenario, place: Place, seconds: int) -> s
     headers, path = target.headers, body_file(place.folder, scenario)
     if scenario.streams:
         lines = [f"{name}: {value}" for name, value in headers.items()]
-        amounts = [str(scenario.callers), str(seconds), str(scenario.ramp_s)]
+        amounts = [str(scenario.callers), str(seconds), str(scenario.ramp_s), str(scenario.skip_s)]
         load = [str(place.folder / "streams"), str(target.port), "/v1/chat/completions", str(path), *amounts, *lines]
         env = {}
     else:
         url = f"http://127.0.0.1:{target.port}/v1/chat/completions"
         load = [shutil.which("wrk") or "wrk", "-t1", f"-c{scenario.callers}", f"-d{seconds}s", "--timeout", "30s", "-s", str(HERE / "whole.lua"), url]
         env = {"BODY_FILE": str(path), "HEADERS": "\n".join(f"{name}: {value}" for name, value in headers.items())}
-    pinned = ["taskset", "-c", str(CLIENT_CPU)] if place.pinned else []
-    return subprocess.Popen([*pinned, *load], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ, **env})
+    pinned = placed(load, CLIENT_CPU if place.pinned else None)
+    return subprocess.Popen(pinned, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ, **env})
 
 
 def _call_values(told: dict[str, float], cpu: float) -> dict[str, float]:

@@ -13,8 +13,13 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 STOP_S = 15
 
 
+def placed(command: Sequence[str], cpu: int | None) -> list[str]:
+    """On one CPU: figures are for one core, and nothing moves meanwhile."""
+    return [*(["taskset", "-c", str(cpu)] if cpu is not None else []), *command]
+
+
 def started(command: Sequence[str], *, cpu: int | None, log: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    pinned = [*(["taskset", "-c", str(cpu)] if cpu is not None else []), *command]
+    pinned = placed(command, cpu)
     with log.open("wb") as out:
         return subprocess.Popen(pinned, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}, start_new_session=True)
 

@@ -34,8 +34,6 @@ from targets import HERE, TARGETS, NotHere, Place, Target, free_port, wait_ready
 ALONE = "GATEWAY_BENCH_ALONE"
 DISTURBED = 0.15
 """More than this share of the CPUs taken by others: measured again."""
-QUIET_S = 15
-TRIES = 3
 IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -45,12 +43,14 @@ def options() -> argparse.Namespace:
     parser.add_argument("--sets", default=",".join(SETS), help="of " + ", ".join(SETS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=4, help="how long a load goes on")
+    parser.add_argument("--tries", type=int, default=3, help="how often a load is repeated while others disturb it")
+    parser.add_argument("--wait", type=float, default=10, help="how many seconds a quiet moment is waited for, before each load")
     parser.add_argument("--quick", action="store_true", help="one short round without the open streams: a minute or two, for a first look")
     parser.add_argument("--folder", type=Path, default=HERE / "out", help="for ledgers and logs; must be on a disk")
     parser.add_argument("--json", type=Path, help="also write every measurement here")
     chosen = parser.parse_args()
     if chosen.quick:
-        chosen.rounds, chosen.seconds = 1, 2
+        chosen.rounds, chosen.seconds, chosen.tries, chosen.wait = 1, 2, 1, 2
         chosen.sets = ",".join(name for name in chosen.sets.split(",") if name != "open")
     unknown = [name for name in chosen.targets.split(",") if name not in TARGETS] + [name for name in chosen.sets.split(",") if name not in SETS]
     if unknown:
@@ -105,21 +105,21 @@ def weigh_idle(targets: list[Target]) -> list[Measurement]:
     ]
 
 
-def measure_all(targets: list[Target], scenarios: list[Scenario], place: Place, engine_pid: int, rounds: int, seconds: int) -> list[Measurement]:
+def measure_all(targets: list[Target], scenarios: list[Scenario], place: Place, engine_pid: int, chosen: argparse.Namespace) -> list[Measurement]:
     rows: list[Measurement] = []
-    for number in range(rounds):
+    for number in range(chosen.rounds):
         for scenario in scenarios:
             if scenario.once and number:
                 continue
             first = number % len(targets)
             for target in targets[first:] + targets[:first]:
-                for _ in range(TRIES):
+                for _ in range(chosen.tries):
                     wait_for_no_streams(place.engine_port)
-                    wait_for_quiet(DISTURBED, QUIET_S)
-                    row = measure(target, scenario, place, engine_pid, seconds)
+                    wait_for_quiet(DISTURBED, chosen.wait)
+                    row = measure(target, scenario, place, engine_pid, chosen.seconds)
                     rows.append(row)
                     shown = " ".join(f"{key}={value:.4g}" for key, value in row.values.items())
-                    print(f"{number + 1}/{rounds} {scenario.name:28} {target.name:17} others={row.others:.2f} {shown} {row.problem}", file=sys.stderr)
+                    print(f"{number + 1}/{chosen.rounds} {scenario.name:28} {target.name:17} others={row.others:.2f} {shown} {row.problem}", file=sys.stderr)
                     if row.others <= DISTURBED:
                         break
     return rows
@@ -147,7 +147,7 @@ def main() -> None:
         targets = start_targets(chosen.targets.split(","), place)
         scenarios = [scenario for name in chosen.sets.split(",") for scenario in SETS[name]]
         idle = weigh_idle(targets)
-        rows = idle + measure_all(targets, scenarios, place, engine.pid, chosen.rounds, chosen.seconds)
+        rows = idle + measure_all(targets, scenarios, place, engine.pid, chosen)
     finally:
         for target in targets:
             stopped(target.process)

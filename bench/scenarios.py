@@ -27,6 +27,9 @@ class Scenario:
     model: str
     figures: tuple[Figure, ...]
     ramp_s: float = 1.0
+    """Streams are started evenly over this time."""
+    skip_s: float = 0.0
+    """What comes before is not counted, and costs nothing."""
     seconds: int | None = None
     """At least so long, whatever was asked for."""
     weighs: bool = False
@@ -51,6 +54,7 @@ CPU_CHUNK = Figure(title="CPU µs a chunk", key="cpu_us")
 OPEN = Figure(title="streams that got a chunk", key="open", more_is_better=True, compared=False)
 RSS = Figure(title="RSS MB", key="rss_mb")
 
+LASTING = (CHUNKS, DELAY50, DELAY99, CPU_CHUNK)
 PACED = (CHUNKS, DELAY50, DELAY99, FIRST50, CPU_CHUNK)
 
 SETS: dict[str, tuple[Scenario, ...]] = {
@@ -64,6 +68,7 @@ SETS: dict[str, tuple[Scenario, ...]] = {
     "streams": (
         Scenario(name="16 streams, unpaced", callers=16, size="2kB", model="bench-stream-200x0", figures=(CHUNKS, CPU_CHUNK), ramp_s=0),
         Scenario(name="100 streams, 50/s each", callers=100, size="2kB", model="bench-stream-100x20", figures=PACED, seconds=4),
+        Scenario(name="100 long streams, 50/s each", callers=100, size="2kB", model="bench-stream-1000x20", figures=LASTING, seconds=6, skip_s=2),
         Scenario(name="100 streams, 50/s, in step", callers=100, size="2kB", model="bench-step-100x20", figures=(DELAY50, DELAY99, CPU_CHUNK), seconds=4),
     ),
     "open": (

@@ -1,11 +1,11 @@
 /* Reads many event streams at once, event by event, and tells how long each event was under way.
 
-   The rule: only what arrived before the end counts, and nothing is left out of it: delays are kept one by one and sorted, not estimated.
+   The rule: all that arrived between SKIP seconds from the start and the end counts: delays are kept one by one and sorted, not estimated.
 
    Each connection asks for a stream, reads it to its end and asks again, until SECONDS have passed. Starts are spread over RAMP seconds.
    An event is timed where it bears "clock=NANOSECONDS;" of this machine's monotonic clock (see engine.c). One JSON line at the end.
 
-   cc -O2 -o streams streams.c && ./streams PORT PATH BODY_FILE STREAMS SECONDS RAMP [HEADER...] */
+   cc -O2 -o streams streams.c && ./streams PORT PATH BODY_FILE STREAMS SECONDS RAMP SKIP [HEADER...] */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -39,7 +39,7 @@ static char *request;
 static size_t request_length;
 static struct sockaddr_in there;
 static int poller;
-static uint64_t events_read, bytes_read, ended, failed;
+static uint64_t events_read, bytes_read, ended, failed, counted_from;
 static char first_failure[256];
 
 static uint64_t clock_ns(void)
@@ -111,8 +111,7 @@ static void whole_event(struct stream *s, uint64_t now)
     if (stamp) {
         uint64_t then = strtoull(stamp + 6, NULL, 10);
         if (!s->events_seen++) keep(&firsts, now - s->asked_ns);
-        keep(&delays, now > then ? now - then : 0);
-        events_read++;
+        if (now >= counted_from) { keep(&delays, now > then ? now - then : 0); events_read++; }
     }
     s->event_length = 0;
 }
@@ -211,15 +210,16 @@ static void make_request(const char *port, const char *path, const char *file, c
 
 int main(int argc, char **argv)
 {
-    if (argc < 7) { fprintf(stderr, "streams PORT PATH BODY_FILE STREAMS SECONDS RAMP [HEADER...]\n"); return 2; }
+    if (argc < 8) { fprintf(stderr, "streams PORT PATH BODY_FILE STREAMS SECONDS RAMP SKIP [HEADER...]\n"); return 2; }
     signal(SIGPIPE, SIG_IGN);
     there = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    make_request(argv[1], argv[2], argv[3], argv + 7, argc - 7);
+    make_request(argv[1], argv[2], argv[3], argv + 8, argc - 8);
     size_t wanted = strtoul(argv[4], NULL, 10), started = 0;
-    double seconds = atof(argv[5]), ramp = atof(argv[6]);
+    double seconds = atof(argv[5]), ramp = atof(argv[6]), skip = atof(argv[7]);
     struct stream *streams = calloc(wanted, sizeof *streams);
     poller = epoll_create1(0);
     uint64_t begin = clock_ns(), end = begin + (uint64_t)(seconds * 1e9), step = (uint64_t)(ramp * 1e9 / (double)wanted);
+    counted_from = begin + (uint64_t)(skip * 1e9);
     for (uint64_t now; (now = clock_ns()) < end;) {
         for (; started < wanted && now >= begin + started * step; started++) { streams[started].fd = -1; ask(&streams[started]); }
         if (failed) for (size_t i = 0; i < started; i++) if (streams[i].retry && now >= streams[i].again_ns) ask(&streams[i]);
@@ -232,7 +232,7 @@ int main(int argc, char **argv)
             if (s->fd >= 0 && events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(s);
         }
     }
-    double took = (double)(clock_ns() - begin) / 1e9;
+    double took = (double)(clock_ns() - counted_from) / 1e9;
     size_t open_now = 0;
     for (size_t i = 0; i < started; i++) open_now += streams[i].fd >= 0 && streams[i].events_seen > 0;
     qsort(delays.us10, delays.count, sizeof *delays.us10, smaller);
