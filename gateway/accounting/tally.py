@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 USAGE_COLUMNS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens", "tool_calls")
+OVERSHOOT_COLUMNS = ("input_tokens", "output_tokens")
 CHARGE_COLUMNS = ("requests", "input_tokens", "output_tokens", "tool_calls")
 
 Content = Mapping[str, object]
@@ -28,6 +29,14 @@ class CallTally:
     outcome: str = ""
     usage: tuple[int | None, ...] = ()
     charge: tuple[int, ...] = ()
+    reserved: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def overshoot(self) -> dict[str, int]:
+        """What was charged above what was reserved."""
+        charge = dict(zip(CHARGE_COLUMNS, self.charge, strict=False))
+        above = {name: charge.get(name, 0) - self.reserved.get(name, 0) for name in OVERSHOOT_COLUMNS}
+        return {name: tokens for name, tokens in above.items() if tokens > 0}
 
 
 @dataclass(slots=True)
@@ -47,7 +56,8 @@ class RunTally:
     def add(self, content: Content) -> None:
         match content["kind"]:
             case "reserve":
-                self.calls[cast(str, content["call"])] = CallTally(cast(int, content["number"]), cast(int, content["at_ms"]))
+                reserved = cast("dict[str, int]", content.get("reserved", {}))
+                self.calls[cast(str, content["call"])] = CallTally(cast(int, content["number"]), cast(int, content["at_ms"]), reserved=reserved)
             case "void":
                 del self.calls[cast(str, content["call"])]
                 self.voided += 1
@@ -114,6 +124,9 @@ class RunTally:
             of["calls"] += 1
             of["input_tokens"] += call.usage[0] or 0
             of["output_tokens"] += call.usage[1] or 0
+        overshoot: dict[str, object] = {}
+        for above in [call.overshoot for call in closed if call.overshoot]:
+            overshoot = added(overshoot, {"calls": 1, **above})
         return {
             "calls": len(self.calls),
             "voided": self.voided,
@@ -122,6 +135,7 @@ class RunTally:
             "charge": _charged(closed),
             "outcomes": self.outcomes,
             "refused": dict(self.refused),
+            **({"overshoot": overshoot} if overshoot else {}),
         }
 
 

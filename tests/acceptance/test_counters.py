@@ -106,7 +106,8 @@ def test_a_drift_is_on_record_once_with_both_numbers_and_nothing_is_blocked_by_i
         mock.script({"prompt_tokens": own - 5, "output_tokens": 3})
         assert chat_once(gateway.port, run.key, messages=messages, max_tokens=WANTS_ALL).status == 200
         assert flags(gateway, run)[-1] == []
-        assert gateway.control.close_run(run)["receipt"]["totals"]["calls"] == 4
+        totals = gateway.control.close_run(run)["receipt"]["totals"]
+        assert (totals["calls"], totals["overshoot"]) == (4, {"calls": 3, "input_tokens": 15})
 
 
 def test_a_report_above_a_bound_is_on_record_and_the_bound_is_used_no_more(tmp_path: Path, mock: MockProcess) -> None:

@@ -50,6 +50,24 @@ def test_totals_keep_usage_and_charge_apart_and_count_what_is_unknown():
     assert said["head"]["hash"] == paper.written[-3].hash.hex()
 
 
+def test_what_was_charged_above_what_was_reserved_is_summed_and_never_netted_with_what_was_below():
+    paper = books()
+    for call_id, output, prompt in (("a", 100, 40), ("b", 100, 40), ("c", 10, 40)):
+        paper.post(reserve(call_id, output, prompt))
+    paper.post(settle("a", 30, 45))
+    paper.post(settle("b", 30, 20))
+    paper.post(settle("c", 12, 41))
+    totals = receipt(paper).content["totals"]
+    assert totals["overshoot"] == {"calls": 2, "input_tokens": 5 + 1, "output_tokens": 2}
+
+
+def test_where_nothing_was_overshot_nothing_is_said_of_it():
+    paper = books()
+    paper.post(reserve("a", 100, 40))
+    paper.post(settle("a", 100, 40))
+    assert "overshoot" not in receipt(paper).content["totals"]
+
+
 def test_the_next_receipt_names_the_one_it_replaces_and_its_hash_stands_in_the_campaign_s_chain():
     paper = books()
     paper.post(reserve("a", 100))
