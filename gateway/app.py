@@ -181,7 +181,7 @@ class Gateway:
 
 
 def waiting_view(waiting: WaitingView) -> dict[str, object]:
-    """Who waits, at which place of its flow, how long, and for what: `halted`, `limit` with its numbers, or `slot` (also a turn or a count)."""
+    """Who waits, at which place of its flow, how long, and for what: `halted`, `limit` with its numbers, `count` of its prompt, or `slot` (also a turn)."""
     view: dict[str, object] = {
         "call": waiting.call_id,
         "campaign": waiting.campaign,
@@ -190,13 +190,21 @@ def waiting_view(waiting: WaitingView) -> dict[str, object]:
         "engine": waiting.engine,
         "position": waiting.position,
         "waited_ms": waiting.waited_ms,
-        "reason": "halted" if waiting.halted else "slot" if waiting.in_the_way is None else "limit",
+        "reason": _reason(waiting),
     }
     if waiting.in_the_way is not None:
         view["limit"] = limit_view(waiting.in_the_way)
     if waiting.sets_aside:
         view["sets_aside"] = list(waiting.sets_aside)
     return view
+
+
+def _reason(waiting: WaitingView) -> str:
+    if waiting.halted:
+        return "halted"
+    if waiting.in_the_way is not None:
+        return "limit"
+    return "count" if waiting.counting else "slot"
 
 
 def _metrics_listener(settings: Settings, told: ControlServices) -> MetricsListener | None:

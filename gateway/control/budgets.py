@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
+
 from aiohttp import web
 
 from gateway.control.bodies import PreflightBody, read
@@ -9,6 +12,9 @@ from gateway.control.problems import Problem
 from gateway.control.reading import from_ledger
 from gateway.control.services import SERVICES
 from gateway.control.views import answer
+from gateway.errors import NotFound
+
+WRITTEN_WITHIN_S: Final = 0.5
 
 
 async def run_budget(request: web.Request) -> web.Response:
@@ -31,8 +37,13 @@ async def preflight(request: web.Request) -> web.Response:
 
 
 async def explain(request: web.Request) -> web.Response:
+    """Nobody waits for a refusal to be written: one that was only just answered may stand a moment later."""
     call = request.match_info["call"]
-    return answer(await from_ledger(request, lambda reader: reader.explain(call)))
+    try:
+        return answer(await from_ledger(request, lambda reader: reader.explain(call)))
+    except NotFound:
+        await asyncio.sleep(WRITTEN_WITHIN_S)
+        return answer(await from_ledger(request, lambda reader: reader.explain(call)))
 
 
 async def reload_policies(request: web.Request) -> web.Response:

@@ -115,5 +115,6 @@ class Queue:
             waited_ms=self._now_ms() - waiter.arrived_ms,
             in_the_way=waiter.verdict.shortfall if isinstance(waiter.verdict, Wait) else None,
             halted=ticket.halted(),
+            counting=waiter.counting,
             sets_aside=tuple(limit.name for limit, place in zip(waiter.limits, waiter.places, strict=True) if place.holder is waiter),
         )

@@ -203,5 +203,7 @@ class WaitingView:
     in_the_way: Shortfall | None
     """None: it waits for a slot, a count, or an end of the halt."""
     halted: bool
+    counting: bool = False
+    """Its prompt is being counted."""
     sets_aside: tuple[str, ...] = ()
     """Names of the limits on which room is set aside for it."""

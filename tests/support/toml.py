@@ -1,4 +1,4 @@
-"""Tables as TOML text, enough for gateway.toml and policies: nested tables, text, whole numbers, booleans, lists of these."""
+"""Tables as TOML text, enough for gateway.toml and policies: nested tables, text, numbers, booleans, lists of these."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _key(name: str) -> str:
 def _value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return str(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
