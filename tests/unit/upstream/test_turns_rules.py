@@ -211,6 +211,26 @@ def test_at_its_wait_s_end_only_the_first_of_a_flow_may_go() -> None:
     assert world.refusals["behind"].code == "busy" and world.waiting() == ["first"]
 
 
+def test_a_wait_that_is_over_without_a_slot_ends_in_a_passing_refusal_too() -> None:
+    world = World({}, {"e": 1})
+    world.call("first")
+    world.call("second", run="s")
+    world.time.advance(119_999)
+    assert world.waiting() == ["second"]
+    world.time.advance(1)
+    refusal = world.refusals["second"]
+    assert (refusal.code, refusal.final, refusal.shortfall) == ("busy", False, None) and world.turns.busy("e") == 1
+
+
+def test_who_waits_for_room_and_a_slot_both_sets_nothing_aside_before_a_slot_was_free() -> None:
+    world = World({"campaign.output_tokens": 150}, {"a": 1, "b": 1})
+    world.call("busy", engine="a")
+    world.call("waits", run="s", engine="a", over="refuse")
+    world.call("goes", run="t", engine="b", asked=50)
+    world.time.tick()
+    assert world.order == ["busy", "goes"] and not holders(world)
+
+
 def test_a_deadline_ends_a_wait_as_final() -> None:
     world = World({}, {"e": 1})
     world.call("first")
@@ -355,6 +375,7 @@ def test_a_full_queue_is_overloaded() -> None:
     for name in ("runs", "waits", "waits too", "too many"):
         world.call(name)
     assert world.refusals["too many"].code == "overloaded" and not world.refusals["too many"].final
+    assert world.waiting() == ["waits", "waits too"]
 
 
 def test_an_engine_that_is_out_bars_nobody() -> None:
