@@ -20,7 +20,7 @@ from tests.support.raw_http import RawClient, chat_once
 
 KEEPALIVE_S = 1
 AFTER_TERMINAL_S = 1.0
-GAP_MS = 150
+GAP_MS = 250
 MS = 1_000_000
 
 
@@ -117,7 +117,7 @@ def test_an_engine_that_does_not_end_its_body_holds_the_terminal_event_back_for_
         answer = client.answer()
         held_s = (client.moment_of(terminal).monotonic_ns - sent_moments(mock)[3]) / 1e9
     assert answer.complete
-    assert AFTER_TERMINAL_S * 0.9 < held_s < AFTER_TERMINAL_S + 0.8
+    assert AFTER_TERMINAL_S * 0.9 < held_s < AFTER_TERMINAL_S + 1.5
     row = row_of(gateway, answer.headers["x-request-id"])
     assert row["outcome"] == ("completed" if terminal == DONE else "engine_error")
     assert (row["source"], row["output_tokens"]) == ("reported", 4)

@@ -23,7 +23,7 @@ FLOOD = 50
 PLAYBOOK = {
     "models": {
         "turn": {"output_tokens": 10, "gap_ms": 5},
-        "slow": {"output_tokens": 10, "gap_ms": 200},
+        "slow": {"output_tokens": 10, "gap_ms": 300},
     }
 }
 UPSTREAMS: dict[str, tuple[int, dict[str, str]]] = {
@@ -36,7 +36,7 @@ LANES: Tables = {"foreground": {}, "background": {}}
 POLICIES: dict[str, Tables] = {
     "plain": {"lanes": LANES},
     "lane": {"lanes": LANES, "run": {"background": {"concurrent": 1}}},
-    "tokens": {"campaign": {"output_tokens": 2_000}},
+    "tokens": {"campaign": {"output_tokens": 2_600}},
     "room": {"run": {"output_tokens": 100}},
     "brief": {"admission": {"queue_seconds": 1}},
     "clamp": {"run": {"output_tokens": 200}, "admission": {"clamp_after_seconds": 1, "enough_output_tokens": 50, "min_output_tokens": 10}},
@@ -97,8 +97,20 @@ def record_of(mock: MockProcess, answer: RawAnswer) -> dict[str, Any]:
     return record
 
 
+def around(gateway: GatewayProcess, answer: RawAnswer) -> tuple[int, int]:
+    """How many calls of its campaign and model were admitted while this one waited, and how many after it."""
+    with LedgerReader(gateway.ledger) as reader:
+        rows: list[Any] = reader.query("SELECT * FROM calls ORDER BY reserve_number")
+    [own] = [row for row in rows if row["call_id"] == answer.headers["x-request-id"]]
+    assert own["waited_ms"] > 0
+    came_ms = own["admitted_ms"] - own["waited_ms"]
+    others = [row for row in rows if (row["campaign"], row["model"]) == (own["campaign"], own["model"]) and row is not own]
+    before = [row for row in others if row["admitted_ms"] > came_ms and row["reserve_number"] < own["reserve_number"]]
+    return len(before), sum(row["reserve_number"] > own["reserve_number"] for row in others)
+
+
 @pytest.mark.parametrize(
-    ("model", "policy", "output"), [("single", "plain", 20), ("pair", "plain", 20), ("wide", "tokens", 400)], ids=["slot", "two_slots", "tokens"]
+    ("model", "policy", "output"), [("single", "plain", 20), ("pair", "plain", 20), ("wide", "tokens", 1_000)], ids=["slot", "two_slots", "tokens"]
 )
 def test_the_single_call_of_a_run_is_sent_at_the_next_turn_whatever_another_run_floods(
     gateway: GatewayProcess, mock: MockProcess, calls: Calls, model: str, policy: str, output: int
@@ -108,17 +120,12 @@ def test_the_single_call_of_a_run_is_sent_at_the_next_turn_whatever_another_run_
     large = [{"role": "user", "content": "word " * 400}]
     flood = [calls(flooding, model, max_tokens=output, messages=large) for _ in range(FLOOD)]
     eventually(lambda: waiting(gateway, flooding) >= FLOOD // 2, "the flood waits", every_s=0.005)
-    call = calls(lone, model, max_tokens=output)
-    eventually(lambda: waiting(gateway, lone) == 1 or call.done(), "the lone call waits", every_s=0.002)
-    seen_waiting = time.monotonic_ns()
-    answer = call.result()
+    answer = calls(lone, model, max_tokens=output).result()
     assert answer.status == 200, answer.body
-    served = arrival(mock, answer)
-    answers = [one.result() for one in flood]
-    assert [one.status for one in answers] == [200] * FLOOD
-    arrivals = [arrival(mock, one) for one in answers]
-    assert sum(seen_waiting < moment < served for moment in arrivals) <= 1, "one slot's turn, at most"
-    assert sum(moment > served for moment in arrivals) >= FLOOD // 4, "the flood had not ended by itself"
+    assert [one.result().status for one in flood] == [200] * FLOOD
+    before, after = around(gateway, answer)
+    assert before <= 1, "one slot's turn, at most"
+    assert after >= FLOOD // 4, "the flood had not ended by itself"
 
 
 def test_calls_of_one_run_and_lane_are_sent_in_the_order_in_which_they_came(gateway: GatewayProcess, mock: MockProcess, calls: Calls) -> None:
@@ -143,7 +150,7 @@ def test_while_thirty_calls_of_one_lane_wait_another_lane_and_an_idle_engine_ser
     assert not stuck[-1].done() or waiting(gateway, run) > 0
     for answer in (other_lane, other_engine):
         assert answer.status == 200
-        assert int(answer.headers.get("x-gateway-waited-ms", "0")) < 40, "it did not wait for a turn of the others"
+        assert int(answer.headers.get("x-gateway-waited-ms", "0")) < 400, "it did not wait for a turn of the others"
     assert [one.result().status for one in stuck] == [200] * 30
 
 
@@ -152,16 +159,13 @@ def test_lanes_of_a_run_take_turns_at_an_engine_and_another_engine_is_free(gatew
     stuck = [calls(run, "single", lane="background") for _ in range(30)]
     eventually(lambda: waiting(gateway, run) >= 20, "background waits for a slot", every_s=0.005)
     idle = calls(run, "other", lane="background").result()
-    foreground = calls(run, "single")
-    eventually(lambda: foreground.done() or waiting(gateway, run) > 0, "the other lane waits too", every_s=0.002)
-    asked = time.monotonic_ns()
-    answer = foreground.result()
-    arrivals = [arrival(mock, one.result()) for one in stuck]
+    answer = calls(run, "single").result()
+    assert [one.result().status for one in stuck] == [200] * 30
     assert idle.status == answer.status == 200
-    assert int(idle.headers.get("x-gateway-waited-ms", "0")) < 40
-    served = arrival(mock, answer)
-    assert sum(asked < moment < served for moment in arrivals) <= 1
-    assert sum(moment > served for moment in arrivals) >= 5
+    assert int(idle.headers.get("x-gateway-waited-ms", "0")) < 400
+    before, after = around(gateway, answer)
+    assert before <= 1
+    assert after >= 5
 
 
 def test_a_call_waits_for_room_that_another_holds_and_is_sent_whole_when_it_settles(gateway: GatewayProcess, mock: MockProcess, calls: Calls) -> None:
@@ -186,7 +190,7 @@ def test_a_call_takes_what_is_free_once_it_has_waited_and_that_is_enough(gateway
     answer = calls(run, "wide", max_tokens=120).result()
     assert not holding.done()
     assert answer.status == 200
-    assert 1_000 <= int(answer.headers["x-gateway-waited-ms"]) < 1_700
+    assert 1_000 <= int(answer.headers["x-gateway-waited-ms"]) < 4_000
     assert answer.headers["x-gateway-clamped"] == "80 run.output_tokens"
     assert json.loads(record_of(mock, answer)["body"])["max_tokens"] == 80
 
@@ -195,7 +199,7 @@ def check_passing(answer: RawAnswer, code: str) -> None:
     assert (answer.status, answer.json()["error"]["code"]) == (429, code)
     assert answer.headers["retry-after"] == "2"
     assert answer.headers.get("x-should-retry") != "false"
-    assert 1_000 <= int(answer.headers["x-gateway-waited-ms"]) < 1_700
+    assert 1_000 <= int(answer.headers["x-gateway-waited-ms"]) < 4_000
 
 
 def test_a_wait_that_is_over_ends_with_the_passing_refusal(gateway: GatewayProcess, mock: MockProcess, calls: Calls) -> None:
@@ -213,7 +217,9 @@ def test_a_wait_that_is_over_ends_with_the_passing_refusal(gateway: GatewayProce
 
 def test_a_queue_that_is_full_says_that_the_gateway_is_overloaded(gateway: GatewayProcess, mock: MockProcess, calls: Calls) -> None:
     run = gateway.opened("full", "r1", policy="plain")
-    stuck = [calls(run, "single-slow", max_tokens=2), *(calls(run, "single", max_tokens=2) for _ in range(QUEUE_LENGTH))]
+    slow = calls(run, "single-slow")
+    eventually(lambda: gateway.control.metric("gateway_in_flight_calls") == 1, "the slot is taken")
+    stuck = [slow, *(calls(run, "single", max_tokens=2) for _ in range(QUEUE_LENGTH))]
     eventually(lambda: waiting(gateway) == QUEUE_LENGTH, "the queue is full", every_s=0.005)
     answer = calls(run, "single").result()
     assert (answer.status, answer.json()["error"]["code"]) == (503, "overloaded")
