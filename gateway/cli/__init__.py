@@ -13,6 +13,8 @@ nothing waits without an end.
     budget        `gateway run budget`
     preflight     `gateway preflight`
     explain       `gateway explain`
+    correct       `gateway correct`
+    exec          `gateway exec`
     key           `gateway key issue|revoke|list`
     usage         `gateway usage`
     receipt       `gateway receipt`

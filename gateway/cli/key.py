@@ -9,12 +9,13 @@ import click
 
 from gateway.cli.exits import Exit
 from gateway.cli.naming import RunName, find_run
-from gateway.cli.pasting import base_url, data_address, exports
+from gateway.cli.pasting import data_address, exports
 from gateway.cli.problems import Problem
 from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.screen import Column, Line, Screen, Table, with_screen
 from gateway.cli.words import Kind
 from gateway.client.control import ControlClient
+from gateway.client.driver import base_url
 
 KEY_ID_PREFIX: Final = "key-"
 COLUMNS: Final = (

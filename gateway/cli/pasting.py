@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Final
-from urllib.parse import urlsplit
 
 from gateway.cli.exits import Exit
 from gateway.cli.problems import Problem
 from gateway.client.control import ControlClient
-
-WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
-"""An address to listen on is none to connect to."""
-
-
-def base_url(address: str) -> str:
-    """The data plane's `http://HOST:PORT` as an OpenAI base URL."""
-    parts = urlsplit(address)
-    host = parts.hostname or ""
-    shown = WILDCARDS.get(host, f"[{host}]" if ":" in host else host)
-    return f"{parts.scheme}://{shown}:{parts.port}/v1"
+from gateway.client.driver import base_url
 
 
 def exports(address: str, keys: Mapping[str, str]) -> list[str]:

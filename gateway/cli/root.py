@@ -12,7 +12,9 @@ import click
 from gateway import __version__
 from gateway.cli.budget import budget
 from gateway.cli.campaign import campaign
+from gateway.cli.correct import correct
 from gateway.cli.demo import demo
+from gateway.cli.exec import exec_
 from gateway.cli.exits import Exit, epilog
 from gateway.cli.explain import explain
 from gateway.cli.key import key
@@ -86,6 +88,6 @@ def root() -> None:
     """
 
 
-for _command in (serve, up, demo, policy, campaign, run, preflight, explain, key, usage, receipt, ledger, mock_engine, version):
+for _command in (serve, up, demo, policy, campaign, run, preflight, explain, correct, exec_, key, usage, receipt, ledger, mock_engine, version):
     root.add_command(_command)
 run.add_command(budget)

@@ -12,12 +12,13 @@ from gateway.cli.key import COLUMNS as KEY_COLUMNS
 from gateway.cli.key import key_rows
 from gateway.cli.limit_views import limits_table
 from gateway.cli.naming import RunName, find_run, split
-from gateway.cli.pasting import base_url, data_address, exports
+from gateway.cli.pasting import data_address, exports
 from gateway.cli.problems import Problem
 from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.receipt_views import receipt_views
 from gateway.cli.screen import Column, Facts, Line, Screen, Table, View, with_screen
 from gateway.cli.words import Kind, printable
+from gateway.client.driver import base_url
 
 TURN_ENDS: Final = ("completed", "aborted", "failed", "token_limit", "time_limit", "budget", "blocked")
 JUDGEMENTS: Final = ("pass", "fail", "error")

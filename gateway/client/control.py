@@ -108,6 +108,10 @@ class ControlClient:
         """Why a call was refused, clamped, made to wait, cut."""
         return self._get(f"/v1/calls/{quote(call, safe='')}")
 
+    def correct_call(self, call: str, usage: Mapping[str, int], why: str, evidence: str) -> Answer:
+        """Appends a correction of what a call used; the call as it stood and as it stands."""
+        return self._post(f"/v1/calls/{quote(call, safe='')}/correct", {**usage, "why": why, "evidence": evidence})
+
     # policies
 
     def reload_policies(self) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from gateway.control import budgets, campaigns, reading, runs
+from gateway.control import budgets, campaigns, corrections, reading, runs
 from gateway.control.problems import answer_problems
 from gateway.control.services import SERVICES, ControlServices
 
@@ -35,6 +35,7 @@ def control_application(services: ControlServices) -> web.Application:
             web.post(_RUN + "/preflight", budgets.preflight),
             web.get("/v1/calls/{call}", budgets.explain),
             web.post("/v1/policies/reload", budgets.reload_policies),
+            web.post("/v1/calls/{call}/correct", corrections.correct_call),
             web.post("/v1/keys", runs.issue_key),
             web.get("/v1/keys", runs.list_keys),
             web.post("/v1/keys/{key_id}/revoke", runs.revoke_key),

@@ -12,6 +12,7 @@ from gateway.accounting.commands import Results
 _Body = TypeVar("_Body", bound=BaseModel)
 
 Text = Annotated[str, Field(max_length=200)]
+Tokens = Annotated[int, Field(ge=0, le=2**53 - 1)]
 Seconds = Annotated[int, Field(ge=0, le=86_400)]
 
 
@@ -68,6 +69,22 @@ class PreflightBody(Body):
     lane: Text = ""
     expect: dict[Text, int | Text] = Field(min_length=1, max_length=200)
     """A limit's name, or an ending of it that fits exactly one, and its value; `policy`, `limits`: the hashes."""
+
+
+class CorrectCallBody(Body):
+    """What is not given stays as it stands."""
+
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    cached_tokens: Tokens | None = None
+    cache_write_tokens: Tokens | None = None
+    reasoning_tokens: Tokens | None = None
+    tool_calls: Tokens | None = None
+    why: Annotated[str, Field(min_length=1, max_length=200)]
+    evidence: Annotated[str, Field(min_length=1, max_length=200)]
+
+    def given(self) -> dict[str, int]:
+        return self.model_dump(exclude={"why", "evidence"}, exclude_none=True)
 
 
 class IssueKeyBody(Body):

@@ -19,8 +19,22 @@ from gateway.cli.root import root
 from tests.unit.cli.conftest import Gateway, House, commands
 
 ROOT = Path(__file__).parents[3]
-ARGUMENTS = {"where": "c1", "name": "r1", "key_or_run": "r1", "run": "c1/r1", "campaign": "c1", "file": "p.toml", "files": "p.toml", "call_id": "call-1"}
-NEEDED = {("campaign", "open"): ["--policy", "pilot"], ("preflight",): ["--expect", "requests=1"]}
+ARGUMENTS = {
+    "where": "c1",
+    "name": "r1",
+    "key_or_run": "r1",
+    "run": "c1/r1",
+    "campaign": "c1",
+    "file": "p.toml",
+    "files": "p.toml",
+    "call_id": "call-1",
+    "what": "call-1",
+    "command": "true",
+}
+NEEDED = {("campaign", "open"): ["--policy", "pilot"], ("preflight",): ["--expect", "requests=1"]} | {
+    ("correct",): ["--set", "output_tokens=1", "--why", "x"],
+    ("exec",): ["--campaign", "c1"],
+}
 LOCAL = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("ledger", "verify")}
 """Commands that speak to no running gateway."""
 REMOTE = [words for words, _ in commands() if words not in LOCAL]
@@ -30,7 +44,7 @@ def arguments(words: tuple[str, ...]) -> list[str]:
     """A complete line for a command."""
     command = dict(commands())[words]
     given = [ARGUMENTS[parameter.name or ""] for parameter in command.params if isinstance(parameter, click.Argument)]
-    return [*words, *given, *NEEDED.get(words, [])]
+    return [*words, *NEEDED.get(words, []), *given]
 
 
 def is_three_lines(text: str) -> bool:
