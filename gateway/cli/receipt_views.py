@@ -71,7 +71,12 @@ def totals_views(totals: Json) -> list[View]:
         for name in QUANTITIES
         if name in usage
     ]
-    return [Table(columns=TOTALS, rows=rows), Line(), sources_table(totals["sources"])]
+    return [Table(columns=TOTALS, rows=rows), *_overshoot(totals.get("overshoot", {})), Line(), sources_table(totals["sources"])]
+
+
+def _overshoot(above: Json) -> list[View]:
+    amounts = [f"{name} {above[name]}" for name in ("input_tokens", "output_tokens") if name in above]
+    return [Line(f"overshoot: charged above what was reserved in {above['calls']} calls: {', '.join(amounts)}")] if above else []
 
 
 def _conflicts(conflicts: list[str]) -> list[View]:
