@@ -55,5 +55,5 @@ def _expectation(expected: tuple[str, ...]) -> dict[str, int | str]:
             raise Problem(f"--expect {each!r} has no value", "an expectation is written NAME=VALUE", "for example --expect run.requests=10")
         if name in found:
             raise Problem(f"--expect {name!r} is given twice", "a name can have one value", "leave one of them out")
-        found[name] = int(value) if re.fullmatch(r"[0-9]{1,15}", value) else value
+        found[name] = int(value) if re.fullmatch(r"[0-9]{1,16}", value) else value
     return found

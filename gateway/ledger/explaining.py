@@ -14,6 +14,7 @@ from gateway.accounting.entries import LedgerEntry
 Row = dict[str, object]
 Content = Mapping[str, object]
 
+CHARGES = ("requests", "input_tokens", "output_tokens", "tool_calls")
 CEILINGS = {
     "asked": "the body asks for it",
     "default": "the model's default_output_tokens",
@@ -144,7 +145,7 @@ def _event(event: Content) -> str:
 
 def _charge(content: Content) -> str:
     charge = cast("dict[str, int]", content.get("charge", {}))
-    return ", ".join(f"{amount} {name.replace('_', ' ')}" for name, amount in charge.items())
+    return ", ".join(f"{charge[name]} {name.replace('_', ' ')}" for name in CHARGES if name in charge) or "nothing"
 
 
 def numbers(limit: Content) -> str:
