@@ -274,7 +274,7 @@ def test_on_a_real_engine_the_slot_of_a_left_stream_is_free_three_seconds_later(
     before = smollm2.counters()
     gateway = gateways(smollm2.address, slots=1, policy={"models": {"mock": {"counter": "engine"}}}, models={"mock": "smollm2"})
     with RawClient(gateway.port) as client:
-        client.chat(gateway.opened().key, stream=True, max_tokens=3_000)
+        client.chat(gateway.opened().key, stream=True, max_tokens=3_000, ignore_eos=True)
         client.read_events(5)
         client.close()
     time.sleep(3)  # asking in between would keep the engine from cancelling
