@@ -62,7 +62,11 @@ def bytes_by_role(messages: Sequence[object]) -> dict[str, int]:
         if isinstance(message, dict):
             role = message.get("role")
             role = role if isinstance(role, str) and role in _ROLES else "other"
-            totals[role] = totals.get(role, 0) + sum(_bytes(value) for name, value in message.items() if name != "role")
+            total = totals.get(role, 0)
+            for name, value in message.items():
+                if name != "role":
+                    total += (len(value) if value.isascii() else size(value)) if type(value) is str else _bytes(value)
+            totals[role] = total
     return totals
 
 
@@ -99,6 +103,8 @@ def _is_plain(body: Mapping[str, Any]) -> bool:
             node = node.values()
         for value in node:
             kind = type(value)
+            if kind is str:
+                continue
             if kind is dict or kind is list:
                 left.append(value)
             elif (kind is float and (value.is_integer() or abs(value) < 1e-4)) or (kind is int and not -(2**53) < value < 2**53):

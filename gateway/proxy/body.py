@@ -98,7 +98,7 @@ def parse_body(raw: bytes, bounds: BodyBounds) -> dict[str, Any]:
 def _count_members(raw: bytes, most: int) -> None:
     """Before parsing, which costs memory by the member: no more commas and openings than so many members can have (an empty list has one more)."""
     most = 2 * most + 1
-    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") <= most:
+    if len(raw) <= most or raw.count(b",") + raw.count(b"[") + raw.count(b"{") <= most:
         return
     found = 0
     for token in _MEMBERS.finditer(raw):
@@ -144,9 +144,9 @@ def _check_shape(parsed: dict[str, Any], bounds: BodyBounds) -> None:
     for _depth in range(bounds.max_depth):
         below: list[Any] = []
         for node in level:
-            children = node.values() if isinstance(node, dict) else node
+            children = node.values() if node.__class__ is dict else node
             keys += len(node)
-            below += [child for child in children if isinstance(child, dict | list)]
+            below += [child for child in children if child.__class__ is dict or child.__class__ is list]
         if keys > bounds.max_keys:
             raise BodyRefused("body_too_large", _TOO_MANY)
         if not below:
