@@ -6,13 +6,13 @@ from gateway.accounting.quantity import Quantity
 from gateway.engines import ENGINES
 from gateway.policy.checks import check_gateway_limits, check_never_binding, check_output_capped
 from gateway.policy.declaration import Policy
-from gateway.policy.declared import PROMPT_TOKENS, Declared
+from gateway.policy.declared import CONTEXT_TOKENS, PROMPT_TOKENS, Declared
 from gateway.policy.diagnose import Report
 from gateway.policy.loading import LoadedPolicy
 from gateway.policy.nearest import close
 from gateway.settings.declaration import SettingsTable
 
-_NEEDS_PROMPT = (PROMPT_TOKENS, Quantity.INPUT_TOKENS, Quantity.TOTAL_TOKENS)
+_NEEDS_PROMPT = (PROMPT_TOKENS, CONTEXT_TOKENS, Quantity.INPUT_TOKENS, Quantity.TOTAL_TOKENS)
 
 
 def check_settings(table: SettingsTable, report: Report) -> None:
