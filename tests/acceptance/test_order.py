@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import GatewayMaker
-from tests.support import strace
+from tests.support import sse, strace
 from tests.support.gateway_process import GatewayProcess
 from tests.support.mock_process import MockProcess
 from tests.support.order import Step, calls_of, faults, steps_of
@@ -45,7 +45,9 @@ def ids(answers: list[RawAnswer]) -> list[str]:
 def test_every_call_is_reserved_before_it_is_sent_and_settled_before_it_is_ended(gateways: GatewayMaker, mock_process: MockProcess, tmp_path: Path) -> None:
     gateway = gateways(mock_process.url, wrap=strace.wrap(tmp_path / "trace"))
     key = gateway.opened().key
-    answers = [chat_once(gateway.port, key, stream=stream, max_tokens=5) for stream in (True, False, True, False)]
+    mock_process.queue({}, {}, {"die": "eof", "die_after": 3}, {"die": "error_event", "die_after": 3}, {})
+    answers = [chat_once(gateway.port, key, stream=stream, max_tokens=5) for stream in (True, False, True, True, False)]
+    assert [sse.error(answer.body) is not None for answer in answers if answer.events] == [False, True, True], "an error event is an end too"
     steps = traced(gateway, tmp_path / "trace", mock_process)
     assert faults(steps) == []
     assert sorted(calls_of(steps, "sent")) == sorted(calls_of(steps, "ended")) == ids(answers)

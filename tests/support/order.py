@@ -1,7 +1,7 @@
 """The order that a ledger promises, held against a trace. Pure.
 
 For each call: the reservation's entry was written, then a sync of the ledger's file began and returned, then the call's first byte went to the engine;
-and the same for its settlement and the send that holds the first byte of the answer's end (`[DONE]`, or the body where it does not stream).
+and the same for its settlement and the send that holds the first byte of the answer's end (an error event, `[DONE]`, or the body where it does not stream).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ CHAT = b"POST /v1/chat/completions "
 _ID = rb"call-[0-9a-f]+"
 _FORWARDED = re.compile(rb"\r\nX-Request-Id: (" + _ID + rb")\r\n", re.IGNORECASE)
 _ANSWERED = re.compile(rb"HTTP/1\.1 200 .*?\r\nx-request-id: (" + _ID + rb")\r\n.*?\r\n\r\n", re.IGNORECASE | re.DOTALL)
+_END = re.compile(rb'data: (?:\[DONE\]|\{"error")')
 _ENTRY = re.compile(rb"(reserve|settle)[\x00-\xff]{6}(" + _ID + rb")")
 """As a journal row lies in a page: kind, moment (six bytes), call."""
 
@@ -61,8 +62,11 @@ def _ends(sends: Sequence[Syscall]) -> Iterable[Step]:
     stream = b"".join(one.data for one in sends)
     heads = list(_ANSWERED.finditer(stream))
     for head, following in zip(heads, [*(later.start() for later in heads[1:]), len(stream)], strict=True):
-        at = stream.find(b"data: [DONE]", head.end(), following) if b"text/event-stream" in head[0] else head.end()
-        if 0 <= at < following:
+        at = head.end()
+        if b"text/event-stream" in head[0]:
+            end = _END.search(stream, head.end(), following)
+            at = end.start() if end is not None else following
+        if at < following:
             send = sends[next(index for index, edge in enumerate(edges) if edge > at)]
             yield Step(what="ended", call=head[1].decode(), began=send.began, returned=send.returned)
 

@@ -108,6 +108,12 @@ def test_the_first_byte_of_the_terminal_event_counts_where_it_goes_out_in_two_se
     assert found([*STREAM[:8], first, second]) == []
 
 
+def test_an_error_event_is_an_end_as_well() -> None:
+    error = to_agent(r"9\r\ndata: {\"error\":{}}\n\n\r\n")
+    assert found([*STREAM[:8], error, DONE]) == []
+    assert found([*STREAM[:6], error, *STREAM[6:]]) == [f"{A} was ended before its ledger wrote settle"]
+
+
 def test_another_calls_sync_serves_only_what_was_written_before_it() -> None:
     both = [wrote("reserve", A), SYNC, wrote("reserve", B), sent(A), sent(B), SYNC, *STREAM[4:], *WHOLE[3:]]
     assert found(both) == [f"{B} was sent after its ledger wrote reserve and before a sync returned"]
