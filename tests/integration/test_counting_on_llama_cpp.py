@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -154,6 +155,38 @@ async def test_a_conversation_whose_past_is_changed_is_counted_right(upstream: U
         body = {"messages": [{"role": "user", "content": change}, *first[1:], {"role": "assistant", "content": "x"}, {"role": "user", "content": change}]}
         assert await counter.count(request_of({"messages": first}), "run") == await reported(upstream, {"messages": first})
         assert await counter.count(request_of(body), "run") == await reported(upstream, body)
+
+
+HOSTILE = {
+    "a million blanks": " " * 1_000_000,
+    "10 MB of one letter": "a" * 10_000_000,
+    "names of special tokens": "<|im_start|><|im_end|><|endoftext|><tool_call>" * 3_000,
+    "marks out of order": "a" + "\u0315\u0300" * 100_000,
+    "mixed scripts": "".join(chr(number) for number in range(0x20, 0xD7FF)) * 3,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+async def test_hostile_text_is_counted_or_given_up_in_bounded_time_and_the_engine_lives(engine: RealEngine, upstream: Upstream, text: str) -> None:
+    hasty = Upstream(name="hasty", address=engine.address, engine=LLAMA, helper_s=4)
+    counter = counter_of(hasty)
+    await counter.ready()
+    request = request_of({"messages": [{"role": "user", "content": text}]})
+    async with asyncio.timeout(20):
+        try:
+            assert 0 < await counter.count(request, "r") <= counter.bound(request)[0]
+        except CannotCount as given_up:
+            assert "took longer" in str(given_up)
+    await hasty.close()
+    plain = {"messages": [{"role": "user", "content": "hello"}]}
+    assert await counter_of(upstream).count(request_of(plain), "r") == await reported(upstream, plain)
+
+
+async def test_lone_surrogates_are_refused_as_the_engine_would_refuse_the_call(upstream: Upstream) -> None:
+    body = {"messages": [{"role": "user", "content": "\ud800 x \udfff"}]}
+    with pytest.raises(PromptRejected):
+        await counter_of(upstream).count(request_of(body), "r")
+    assert (await upstream.post_json("/v1/chat/completions", {**body, "max_tokens": 1}))[0] >= 400
 
 
 async def test_what_the_template_refuses_is_rejected_with_the_engines_words(upstream: Upstream) -> None:
