@@ -171,17 +171,21 @@ def test_a_wall_counts_from_the_first_call_or_from_the_opening(gateways: Gateway
     assert "declared completed, but past its deadline" in closed["conflicts"]
 
 
-def test_a_call_that_was_never_sent_starts_no_clock(gateways: GatewayMaker, mock_process: MockProcess) -> None:
-    gateway = gateways(mock_process.url, policy={"run": {"wall_seconds": 1}, "models": {"mock": {"counter": "bytes", "overhead_tokens": 10}}})
-    run = gateway.opened()
-    port = int(mock_process.url.rpartition(":")[2])
-    mock_process.process.stop()
-    assert chat_once(gateway.port, run.key, max_tokens=2).status in (502, 503)
+def test_a_call_that_was_never_sent_starts_no_clock(gateways: GatewayMaker) -> None:
+    with MockProcess() as engine:
+        port = int(engine.url.rpartition(":")[2])
+        gateway = gateways(engine.url, policy={"run": {"wall_seconds": 1}})
+        before = gateway.opened()
+        assert chat_once(gateway.port, before.key, max_tokens=2).status == 200, "the model's overhead is known from here on"
+    run = gateway.opened(run="r2")
+    assert chat_once(gateway.port, run.key, max_tokens=2).status == 502
+    assert record.calls(gateway)[-1]["status"] == "voided"
     assert not gateway.control.run(run)["deadlines"]
     time.sleep(1.1)
-    with MockProcess(port=port) as again:
+    with MockProcess(port=port):
         eventually(lambda: chat_once(gateway.port, run.key, max_tokens=2).status == 200, "the engine is back", every_s=0.2)
-        assert len(again.calls()) == 1
+    first = next(row for row in record.calls(gateway) if row["run"] == "r2" and row["status"] == "settled")
+    assert deadline_ms(gateway, run) == first["admitted_ms"] + 1000
 
 
 def test_a_lane_that_is_over_does_not_stop_the_others(gateways: GatewayMaker, mock_process: MockProcess) -> None:

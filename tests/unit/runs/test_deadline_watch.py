@@ -110,6 +110,10 @@ async def test_a_run_is_overdue_until_it_is_closed() -> None:
     assert world.runs.overdue("pilot", "r1") == ()
 
 
+def test_a_look_comes_often_enough_for_a_cut_within_a_second() -> None:
+    assert LOOK_EVERY_S <= 0.5
+
+
 async def test_a_fault_in_one_look_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
     world = Watched()
     key = await world.key(WALL)
