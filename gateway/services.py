@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from gateway.ledger.ledger import Ledger
 from gateway.metrics import Metrics
 from gateway.policy.remembered import Remembered
+from gateway.runs.growth import Growth
 from gateway.runs.runs import Runs
 from gateway.settings.settings import Settings
 from gateway.upstream.engines import Engines
@@ -59,6 +60,7 @@ class Services:
     runs: Runs
     engines: Engines
     metrics: Metrics
+    growth: Growth = field(default_factory=Growth)
     background: Background = field(default_factory=Background)
     """Settlements and their repetition: never cancelled."""
     drains: Background = field(default_factory=Background)

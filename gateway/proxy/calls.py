@@ -90,12 +90,14 @@ class Call:
         return f"{self.identity.campaign.campaign}/{self.identity.run.run}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Route:
     """Who asks for what; the dialect is known even where the answer will be no."""
 
     identity: Identity
     api: str
+    model: str = ""
+    """Once the body has named one that this lane may use."""
 
 
 def find_route(request: web.BaseRequest, services: Services) -> Route:
@@ -130,6 +132,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     asked = dialect.read_request(apply(body, policy.body))
     upstream = _upstream_for(services, policy, identity.lane, asked.model)
     model = policy.models[asked.model]
+    route.model = asked.model
     counter = services.engines.counter(upstream.name, asked.model, model.counter, model.image_tokens_max, model.overhead_tokens)
     if (asked.pictures or not _has_measure(counter)) and _input_is_capped(services, identity, model, asked.model):
         _check_countable(counter, model, asked)

@@ -69,7 +69,7 @@ def _record(refusal: Refusal, route: Route, services: Services, agent: AgentSide
             campaign=identity.campaign.campaign,
             run=identity.run.run,
             lane=identity.lane,
-            model="",
+            model=route.model,
             code=refusal.code,
             final=refusal.final,
             limit=refusal.shortfall,

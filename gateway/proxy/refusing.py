@@ -35,10 +35,11 @@ PASSING_CODES = frozenset(PASSING_WORDS)
 UNAUTHORIZED = Wording(kind=ReplyKind.UNAUTHORIZED, code="unauthorized", message="The key is missing or not known.", status=401)
 UNDECLARED = Wording(kind=ReplyKind.NOT_FOUND, code="not_found", message="Not a declared API of this gateway.", status=404)
 BAD_REQUEST = Wording(kind=ReplyKind.GUARD, code="bad_request", message="The request is not well-formed HTTP, or its head is too large.")
+SHUT_WORDS = "The gateway is shutting down; this call was cut. No further model calls are answered here."
 CUT_WORDS = {
     Outcome.CLOSED_CUT: "run_closed",
     Outcome.DEADLINE_CUT: "run_budget_reached",
-    Outcome.SHUTDOWN_CUT: "run_closed",
+    Outcome.SHUTDOWN_CUT: "shutting_down",
 }
 
 
@@ -102,4 +103,4 @@ UPSTREAM_AUTH = Wording(kind=ReplyKind.UNAVAILABLE, code="upstream_auth", messag
 def cut_wording(outcome: Outcome) -> Wording:
     """A call that the gateway cut: the words of a final refusal, in an error event."""
     code = CUT_WORDS[outcome]
-    return Wording(kind=ReplyKind.FINAL, code=code, message=FINAL_WORDS[code])
+    return Wording(kind=ReplyKind.FINAL, code=code, message=FINAL_WORDS.get(code, SHUT_WORDS))

@@ -37,6 +37,9 @@ class Reserving:
         details |= sent_record(forwarded, settings, self.sent)
         if (canonical := canonical_sha256(call.body)) is not None:
             details["canonical_sha256"] = canonical
+        messages = call.body.get("messages")
+        if isinstance(messages, list):
+            details["new_bytes"] = self._services.growth.new_bytes(call.run_key, identity.lane, messages)
         if call.session:
             details["session"] = dict(call.session)
         if decided := decision_record(admission):

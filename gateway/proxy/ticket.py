@@ -89,7 +89,7 @@ def _impossible(call: Call, prompt_tokens: int) -> Refusal | None:
     context = call.context_tokens
     if context is not None and prompt_tokens >= context:
         shortfall = Shortfall(name="context", ceiling=context, settled=0, reserved=0, asked=prompt_tokens)
-        return Refusal(code="context_overflow", final=True, shortfall=shortfall, engine=call.engine.kind)
+        return Refusal(code="context_overflow", final=False, shortfall=shortfall, engine=call.engine.kind)  # agents compact, and go on
     if caps.context_tokens is not None and prompt_tokens >= caps.context_tokens:
         return _above(call, caps.context_limit, caps.context_tokens, prompt_tokens)
     return None
@@ -99,4 +99,4 @@ def _above(call: Call, name: str, cap: int, prompt_tokens: int) -> Refusal:
     """A cap of the policy's: it says what such a prompt is answered with."""
     shortfall = Shortfall(name=name, ceiling=cap, settled=0, reserved=0, asked=prompt_tokens)
     code = "prompt_above_cap" if call.policy.admission.over_prompt == "stop" else "context_overflow"
-    return Refusal(code=code, final=True, shortfall=shortfall, engine=call.engine.kind)
+    return Refusal(code=code, final=code == "prompt_above_cap", shortfall=shortfall, engine=call.engine.kind)

@@ -41,25 +41,25 @@ def revoke_the_key(gateway: GatewayProcess, run: OpenedRun) -> Any:
 CUTS = pytest.mark.parametrize("cut", [close_the_run, close_the_campaign, revoke_the_key])
 
 
-def has_final_words(error: dict[str, Any]) -> bool:
-    assert error["code"] == "run_closed" and error["type"] == "invalid_request_error", error
+def has_final_words(error: dict[str, Any], code: str = "run_closed") -> bool:
+    assert error["code"] == code and error["type"] == "invalid_request_error", error
     assert not RETRY_WORDS.search(error["message"]), error
     return True
 
 
-def ends_with_final_words(answer: RawAnswer) -> bool:
+def ends_with_final_words(answer: RawAnswer, code: str = "run_closed") -> bool:
     """A data frame with the error, then the end, in a body that its framing calls whole."""
     assert answer.status == 200 and answer.complete
     *_, last, done = answer.events
-    assert done.done and has_final_words(last.json()["error"])
+    assert done.done and has_final_words(last.json()["error"], code)
     assert sse.unfinished(answer.body) == b""
     return True
 
 
-def is_the_final_refusal(answer: RawAnswer) -> bool:
+def is_the_final_refusal(answer: RawAnswer, code: str = "run_closed") -> bool:
     assert (answer.status, answer.headers["x-should-retry"], answer.complete) == (404, "false", True)
     assert "retry-after" not in answer.headers
-    return has_final_words(answer.json()["error"])
+    return has_final_words(answer.json()["error"], code)
 
 
 def the_call(engine: MockProcess) -> dict[str, Any]:
@@ -207,8 +207,8 @@ def test_sigterm_refuses_new_and_waiting_calls_and_cuts_what_runs_too_long(gatew
         assert is_told_that_it_shuts_down(idle.answer(timeout_s=5))
         assert is_told_that_it_shuts_down(chat_once(gateway.port, run.key))
         assert time.monotonic() - began < 1, "refusals do not wait for the cut"
-        assert ends_with_final_words(stream.answer(timeout_s=5))
-        assert is_the_final_refusal(whole.answer(timeout_s=5))
+        assert ends_with_final_words(stream.answer(timeout_s=5), "shutting_down")
+        assert is_the_final_refusal(whole.answer(timeout_s=5), "shutting_down")
         assert 0.8 < time.monotonic() - began < 4
     assert gateway.process.wait(timeout_s=20) == 0
     assert time.monotonic() - began < 8, "what an engine goes on with is not waited for"
@@ -254,8 +254,8 @@ def test_a_second_sigterm_cuts_at_once(gateways: GatewayMaker, mock_process: Moc
         time.sleep(0.3)
         assert gateway.process.returncode is None and not stream.so_far().complete
         gateway.process.signal(signal.SIGTERM)
-        assert ends_with_final_words(stream.answer(timeout_s=5))
-        assert leaves or is_the_final_refusal(whole.answer(timeout_s=5))
+        assert ends_with_final_words(stream.answer(timeout_s=5), "shutting_down")
+        assert leaves or is_the_final_refusal(whole.answer(timeout_s=5), "shutting_down")
         assert gateway.process.wait(timeout_s=8) == 0
     assert nothing_was_lost(gateway)
     rows = {bool(row["stream"]): row for row in record.calls(gateway)}

@@ -47,7 +47,7 @@ class Place:
         agent = SimpleNamespace(tell_agent=tell, refusal_status={})
         campaign = SimpleNamespace(campaign="c1", policy=SimpleNamespace(agent=agent))
         identity = SimpleNamespace(campaign=campaign, run=SimpleNamespace(run="r1"), lane="foreground", live=live)
-        self.route = cast(Route, SimpleNamespace(identity=identity, api="openai.chat"))
+        self.route = cast(Route, SimpleNamespace(identity=identity, api="openai.chat", model="mock"))
 
     async def refused(self, error: Exception, *, routed: bool = True) -> Answer:
         answer = Answer()
