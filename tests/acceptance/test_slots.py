@@ -216,13 +216,15 @@ def test_nothing_is_held_after_a_call_that_never_was(place: Place) -> None:
     assert goes_on(place, run)
 
 
-def test_nothing_is_held_after_an_engine_that_cannot_be_reached(gateways: GatewayMaker, mock_process: MockProcess) -> None:
-    policy = merged(LIMITS, {"models": {"mock": {"counter": "bytes", "overhead_tokens": 10}}})
-    port = int(mock_process.url.rpartition(":")[2])
-    place = Place(gateways(mock_process.url, policy=policy, settings=SETTINGS, slots=1), mock_process)
-    run = place.gateway.opened()
-    mock_process.process.stop()
-    assert {place.ask(run, stream=stream).status for stream in (True, False, True)} <= {502, 503}
+def test_nothing_is_held_after_an_engine_that_cannot_be_reached(gateways: GatewayMaker) -> None:
+    with MockProcess() as engine:
+        port = int(engine.url.rpartition(":")[2])
+        place = Place(gateways(engine.url, policy=LIMITS, settings=SETTINGS, slots=1), engine)
+        run = place.gateway.opened()
+        assert place.ask(run, max_tokens=2).status == 200, "the model's overhead is known from here on"
+    assert place.ask(run, stream=True).status == 502
+    assert {place.ask(run, stream=stream).status for stream in (True, False)} <= {502, 503}
+    assert record.entries(place.gateway, "void") >= 1
     nothing_is_held(place.gateway)
     with MockProcess(port=port) as again:
         eventually(lambda: chat_once(place.gateway.port, run.key, max_tokens=2).status == 200, "the engine is back", every_s=0.2)
