@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.accounting.usage import Outcome
+from gateway.runs.deadlines import earliest
 from gateway.runs.runs import Runs
 
 LOOK_EVERY_S: Final = 0.2
@@ -38,18 +39,21 @@ class DeadlineWatch:
 
     def look(self) -> int:
         """How many calls were cut."""
-        now_ms, in_flight, cut = self._now_ms(), self._runs.in_flight, 0
-        over: set[tuple[str, str]] = set()
-        for campaign, run, key_id in {(call.campaign, call.run, call.key_id) for call in in_flight.calls() if call.cut is None}:
+        now_ms, cut = self._now_ms(), 0
+        for campaign, run in self._runs.in_flight.runs():
+            first = earliest(self._runs.deadlines(campaign, run))
+            if first is not None and first.passed(now_ms):
+                cut += self._cut(campaign, run, now_ms)
+                self._recheck(campaign, run)
+        return cut
+
+    def _cut(self, campaign: str, run: str, now_ms: int) -> int:
+        cut, in_flight = 0, self._runs.in_flight
+        for key_id in in_flight.keys(campaign, run):
             key = self._runs.key(key_id)
             wall = None if key is None else self._runs.wall(key)
             if wall is not None and wall.passed(now_ms):
                 cut += in_flight.cut_key(campaign, run, key_id, Outcome.DEADLINE_CUT, wall.shortfall(now_ms))
-                over.add((campaign, run))
-            elif key is not None and (deadline := self._runs.deadline(key)) is not None and deadline.passed(now_ms):
-                over.add((campaign, run))
-        for campaign, run in over:
-            self._recheck(campaign, run)
         return cut
 
     async def _watch(self) -> None:

@@ -117,6 +117,14 @@ class InFlight:
     def count(self, campaign: str, run: str) -> int:
         return len(self._runs.get((campaign, run), ()))
 
+    def runs(self) -> tuple[_Run, ...]:
+        """Campaign and run of all that have calls in flight."""
+        return tuple(self._runs)
+
+    def keys(self, campaign: str, run: str) -> set[str]:
+        """Of this run's calls that nothing has cut yet."""
+        return {call.key_id for call in self._runs.get((campaign, run), ()) if call.cut is None}
+
     def calls(self) -> tuple[Handle, ...]:
         return tuple(handle for calls in self._runs.values() for handle in calls)
 
