@@ -115,7 +115,7 @@ ENDS = st.tuples(st.just("end"), HOW, st.floats(0, 1), st.integers(0, 3))
 
 
 @given(limits(), st.lists(st.one_of(ARRIVALS, ARRIVALS, ENDS), min_size=5, max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_no_interleaving_of_arrivals_and_endings_puts_a_limit_one_over(limits: list[Limit], steps: list[tuple[object, ...]]) -> None:
     world = World(limits)
     for number, step in enumerate(steps):

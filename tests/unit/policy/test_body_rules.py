@@ -32,7 +32,7 @@ def at(body: object, path: tuple[str, ...]) -> object:
 
 
 @given(BODIES, TABLES, TABLES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_what_is_forced_stands_in_every_body_and_the_rest_is_the_agent_s_before_the_default(
     body: dict[str, Any], force: dict[str, Any], default: dict[str, Any]
 ) -> None:
