@@ -223,7 +223,7 @@ async def _within(seconds: float, work: Awaitable[None]) -> None:
 
 
 async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
-    """Serves until SIGTERM or SIGINT. A second signal cuts at once."""
+    """Serves until SIGTERM or SIGINT, or until the terminal that it runs on is closed. A second signal cuts at once. SIGHUP reads policies anew."""
     loop = asyncio.get_running_loop()
     told, hurry = asyncio.Event(), asyncio.Event()
 
@@ -235,12 +235,17 @@ async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
     gateway = Gateway(settings)
     reloading: set[asyncio.Task[None]] = set()
 
-    def reload() -> None:
+    on_terminal = os.isatty(0)
+
+    def hung_up() -> None:
+        if on_terminal and not os.isatty(0):  # the terminal is gone, and with it the person: nobody asks for policies
+            stop()
+            return
         task = loop.create_task(gateway.reload_policies())
         reloading.add(task)
         task.add_done_callback(reloading.discard)
 
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGHUP, hung_up)
     try:
         await gateway.start()
         ready = f"ready data={gateway.data.address} control=unix:{settings.control.socket}"

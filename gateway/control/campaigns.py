@@ -6,7 +6,8 @@ from aiohttp import web
 
 from gateway.control.bodies import CloseCampaignBody, OpenCampaignBody, ReasonBody, read
 from gateway.control.services import SERVICES
-from gateway.control.views import answer, campaign_view, limit_left_view, receipt_view
+from gateway.control.views import answer, campaign_view, receipt_view
+from gateway.runs.budget import limit_left_view
 
 
 async def open_campaign(request: web.Request) -> web.Response:

@@ -6,7 +6,8 @@ from aiohttp import web
 
 from gateway.control.bodies import CloseRunBody, IssueKeyBody, OpenRunBody, ReasonBody, read
 from gateway.control.services import SERVICES
-from gateway.control.views import answer, deadline_view, key_view, limit_left_view, opened_view, receipt_view, run_view
+from gateway.control.views import answer, deadline_view, key_view, opened_view, receipt_view, run_view
+from gateway.runs.budget import limit_left_view
 
 
 async def open_run(request: web.Request) -> web.Response:

@@ -15,7 +15,6 @@ from gateway.runs.closing import Receipt
 from gateway.runs.deadlines import Deadline
 from gateway.runs.in_flight import InFlight
 from gateway.runs.keys import Identity
-from gateway.runs.left import LimitLeft
 from gateway.runs.opening import OpenedRun
 
 
@@ -114,22 +113,6 @@ def key_view(key: Identity) -> dict[str, object]:
         "revoked": key.revoked,
         "live": key.live,
     }
-
-
-def limit_left_view(found: LimitLeft) -> dict[str, object]:
-    limit = found.limit
-    view: dict[str, object] = {
-        "name": limit.name,
-        "ceiling": limit.ceiling,
-        "settled": found.balance.settled,
-        "reserved": found.balance.reserved,
-        "left": found.left,
-    }
-    if limit.window_end_ms is not None:
-        view["resets_at_ms"] = limit.window_end_ms
-    if limit.origin:
-        view["origin"] = limit.origin
-    return view
 
 
 def receipt_view(receipt: Receipt) -> Mapping[str, object]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +21,7 @@ from gateway.ledger.reading import LedgerReader
 from tests.support.control import ControlAnswered, OpenedRun
 from tests.support.gateway_process import POLICY, GatewayProcess
 from tests.support.mock_process import MockProcess
+from tests.support.processes import ROOT
 from tests.support.raw_http import RawAnswer, RawClient, chat_once
 from tests.support.toml import Tables, merged
 from tests.support.waiting import eventually
@@ -467,3 +471,20 @@ def test_a_wrong_policy_in_the_folder_keeps_no_gateway_from_serving(tmp_path: Pa
         with pytest.raises(ControlAnswered) as caught:
             gateway.control.open_campaign("c2", "wrong")
         assert (caught.value.status, caught.value.code) == (400, "invalid")
+
+
+def test_a_terminal_that_is_closed_ends_the_gateway_in_order(tmp_path: Path, mock: MockProcess) -> None:
+    """With it goes the person who would have ended it."""
+    gateway = GatewayProcess(tmp_path, mock.url)
+    command = [sys.executable, "-m", "gateway", "serve", "--config", str(gateway.config)]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(command[0], command, {**os.environ, "PYTHONPATH": str(ROOT)})
+    seen = b""
+    while b"ready data=" not in seen:
+        seen += os.read(terminal, 4096)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    gateway.close()
+    with LedgerReader(gateway.ledger) as reader:
+        assert reader.verify().fits

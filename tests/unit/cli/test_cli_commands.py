@@ -258,3 +258,29 @@ def test_empty_lists_say_how_to_begin(gateway: Gateway) -> None:
     assert "gateway run open" in gateway("run", "list").stdout
     assert json.loads(gateway("run", "list", "--json").stdout) == {"runs": []}
     assert "No calls." in gateway("usage").stdout
+
+
+def test_a_campaign_that_gets_another_version_than_the_file_has_by_now_is_told_so(gateway: Gateway, house: House) -> None:
+    first = json.loads(gateway("campaign", "open", "c1", "--policy", "pilot", "--json").stdout)
+    file = house.policies / "pilot.toml"
+    file.write_text(file.read_text().replace("requests = 10", "requests = 11"))
+    noted = gateway("campaign", "open", "c2", "--policy", "pilot")
+    assert noted.exit_code == 0
+    assert "note: " in noted.stdout and "gateway policy reload" in noted.stdout
+    assert first["policy_hash"] in noted.stdout
+    shown = gateway("policy", "reload")
+    assert shown.exit_code == 0
+    assert [line.split()[:2] for line in shown.stdout.splitlines()] == [["POLICY", "CHANGE"], ["pilot", "changed"]]
+    later = gateway("campaign", "open", "c3", "--policy", "pilot")
+    assert "note: " not in later.stdout and first["policy_hash"] not in later.stdout
+
+
+def test_a_call_is_explained_from_the_gateway_and_from_a_file(gateway: Gateway, house: House) -> None:
+    opened(gateway, "r1")
+    house.call("c1", "r1", "call-1", Usage(input_tokens=10), source=Source.COUNTED, outcome=Outcome.CLIENT_CANCELLED)
+    told = gateway("explain", "call-1")
+    assert told.exit_code == 0, told.stderr
+    assert "client_cancelled: the agent left before the end of its answer" in told.stdout
+    assert "used 10 input tokens, unknown output tokens (source counted); charged 1 requests, 10 input tokens, 50 output tokens" in told.stdout
+    assert gateway("explain", "call-1", "--ledger", str(house.ledger_path)).stdout == told.stdout
+    assert gateway("explain", "call-2", "--ledger", str(house.ledger_path)).exit_code != 0
