@@ -65,8 +65,8 @@ def _difference(name: str, expected: Value, hashes: Mapping[str, str], of_lane: 
     if len(fitting) > 1:
         return Difference(name=name, expected=expected, why="ambiguous", fits=tuple(item.name for item in fitting))
     if not fitting:
-        near = close(name, [item.name for item in of_all])
-        return Difference(name=name, expected=expected, why="unknown", fits=() if near is None else (near,))
+        near = nearest(name, of_all)
+        return Difference(name=name, expected=expected, why="unknown", fits=(near,) if near else ())
     item = fitting[0]
     if item.ceiling == expected:
         return None
@@ -78,6 +78,12 @@ def fits(name: str, among: Iterable[Declared]) -> tuple[Declared, ...]:
     every = tuple(among)
     whole = tuple(item for item in every if item.name == name)
     return whole or tuple(item for item in every if name in endings(item))
+
+
+def nearest(name: str, among: Iterable[Declared]) -> str:
+    """The whole name of the limit that was most likely meant; empty where nothing is near."""
+    meant = {ending: item.name for item in among for ending in reversed((item.name, *endings(item)))}
+    return meant.get(close(name, meant) or "", "")
 
 
 def endings(item: Declared) -> tuple[str, ...]:

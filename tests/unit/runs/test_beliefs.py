@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.policy.declaration import GatewayLimits
 from gateway.policy.declared import Declared
 from gateway.policy.loading import policy_from_text
-from gateway.runs.beliefs import Value, differences, endings, fits
+from gateway.runs.beliefs import Value, differences, endings, fits, nearest
 from gateway.runs.budget import concerned
 from gateway.runs.declined import Declined
 from tests.unit.runs.paper import World, policy
@@ -80,6 +80,11 @@ def test_an_ending_is_looked_for_among_the_lanes_limits_first() -> None:
 @pytest.mark.parametrize("name", ["", "request", "run.request", "equests", '6:35b".output_tokens', "35b", ".requests", "run", "run.", "Policy"])
 def test_what_names_no_limit_is_a_difference(name: str) -> None:
     assert why({name: 60}) == {name: "unknown"}
+
+
+def test_a_slip_is_told_the_name_that_was_meant() -> None:
+    meant = {"wall_second": "run.wall_seconds", "run.foregroud.requests": "run.foreground.requests", "run.request": "run.requests", "xyz": ""}
+    assert {name: nearest(name, ALL) for name in meant} == meant
 
 
 def test_the_hashes_are_named_policy_and_limits() -> None:
