@@ -103,9 +103,10 @@ def test_closing_a_run_refuses_its_waiting_calls_at_once(gateways: Gateways, moc
     mock_process.script(SLOW)
     gateway = gateways(mock_process.url, slots=1)
     holder, run = gateway.opened("c1", "r1"), gateway.opened("c1", "r2")
-    streaming(gateway, holder)
+    holding = streaming(gateway, holder)
     waiting = RawClient(gateway.port)
     waiting.chat(run.key, max_tokens=5)
     eventually(lambda: gateway.control.get("/v1/status")["waiting"]["count"] == 1, "the call waits")
     assert gateway.control.close_run(run)["receipt"]["totals"]["calls"] == 0
     assert waiting.answer(timeout_s=5).status == 404
+    holding.close()
