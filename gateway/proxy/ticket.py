@@ -86,17 +86,18 @@ def _impossible(call: Call, prompt_tokens: int) -> Refusal | None:
     if most is not None and most < choices * call.engine.minimum_output:  # not one token for each choice
         shortfall = Shortfall(name=call.caps.output_limit, ceiling=most, settled=0, reserved=0, asked=choices)
         return Refusal(code="run_budget_reached", final=True, shortfall=shortfall)
-    context = call.context_tokens
+    context, cap = call.context_tokens, caps.context_tokens
+    if cap is not None and prompt_tokens >= cap and (context is None or cap < context):  # the narrower of two is the one that is named
+        return _above(call, caps.context_limit, cap, prompt_tokens, output=1)
     if context is not None and prompt_tokens >= context:
         shortfall = Shortfall(name="context", ceiling=context, settled=0, reserved=0, asked=prompt_tokens)
         return Refusal(code="context_overflow", final=False, shortfall=shortfall, engine=call.engine.kind)  # agents compact, and go on
-    if caps.context_tokens is not None and prompt_tokens >= caps.context_tokens:
-        return _above(call, caps.context_limit, caps.context_tokens, prompt_tokens)
     return None
 
 
-def _above(call: Call, name: str, cap: int, prompt_tokens: int) -> Refusal:
-    """A cap of the policy's: it says what such a prompt is answered with."""
-    shortfall = Shortfall(name=name, ceiling=cap, settled=0, reserved=0, asked=prompt_tokens)
-    code = "prompt_above_cap" if call.policy.admission.over_prompt == "stop" else "context_overflow"
-    return Refusal(code=code, final=code == "prompt_above_cap", shortfall=shortfall, engine=call.engine.kind)
+def _above(call: Call, name: str, cap: int, prompt_tokens: int, *, output: int = 0) -> Refusal:
+    """A cap of the policy's: it says what such a prompt is answered with. `output` is the least that must fit beside it."""
+    stops = call.policy.admission.over_prompt == "stop"
+    asked = prompt_tokens + output if stops else prompt_tokens  # an overflow tells the prompt, in the engine's own form
+    shortfall = Shortfall(name=name, ceiling=cap, settled=0, reserved=0, asked=asked)
+    return Refusal(code="prompt_above_cap" if stops else "context_overflow", final=stops, shortfall=shortfall, engine=call.engine.kind)
