@@ -363,13 +363,12 @@ def test_it_is_explained_what_a_call_waited_for_and_the_status_shows_who_waits(g
     assert (head["campaign"], head["run"], head["lane"], head["reason"]) == ("one-1", "r1", "foreground", "limit")
     assert (head["limit"]["name"], head["limit"]["ceiling"], head["limit"]["reserved"]) == ("run.concurrent", 1, 1)
     assert head["waited_ms"] >= 0
-    waited = [answer for answer in answers if "x-gateway-waited-ms" in answer.headers]
+    waited = [answer for answer in answers if int(answer.headers.get("x-gateway-waited-ms", 0)) > 500]  # a count alone is shorter
     assert len(waited) == 2
     for answer in waited:
         why = explained(gateway, answer.headers["x-request-id"])
-        if "waited_on" in why:
-            assert why["waited_on"] == {"name": "run.concurrent", "ceiling": 1, "settled": 0, "reserved": 1, "asked": 1}
-    assert any("waited_on" in explained(gateway, answer.headers["x-request-id"]) for answer in waited)
+        assert why["waited_on"] == {"name": "run.concurrent", "ceiling": 1, "settled": 0, "reserved": 1, "asked": 1}
+        assert any("ms for run.concurrent = 1, settled 0, reserved 1, asked 1" in line for line in why["why"])
 
 
 def eventually_two_wait(gateway: GatewayProcess) -> list[dict[str, Any]]:
