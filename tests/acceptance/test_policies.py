@@ -97,7 +97,7 @@ def plays(mock: MockProcess, **script: object) -> None:
     mock.script({"context_tokens": CONTEXT_TOKENS, "default": script})
 
 
-def call(gateway: GatewayProcess, key: str, model: str = STUDENT, **body: Any) -> RawAnswer:
+def call(gateway: GatewayProcess, key: str, model: str = STUDENT, /, **body: Any) -> RawAnswer:
     return chat_once(gateway.port, key, model=model, **body)
 
 
@@ -139,7 +139,7 @@ def prompt_of(tokens: int, **body: object) -> dict[str, Any]:
     return whole
 
 
-def declined(gateway: GatewayProcess, campaign: str, **more: object) -> ControlAnswered:
+def declined(gateway: GatewayProcess, campaign: str, **more: Any) -> ControlAnswered:
     with pytest.raises(ControlAnswered) as caught:
         gateway.control.open_run(campaign, **more)
     return caught.value
@@ -324,7 +324,7 @@ def test_production_twenty_runs_are_opened_whatever_became_of_them(gateway: Gate
     refused = declined(gateway, "production-runs", run="r20", task="t20")
     assert (refused.status, refused.code) == (409, "run_budget_reached")
     assert "campaign.runs is 20" in json.dumps(refused.body)
-    assert gateway.opened("production-runs-2", "r0", policy="production", task="t0"), "another campaign has runs of its own"
+    gateway.opened("production-runs-2", "r0", policy="production", task="t0")  # another campaign has runs of its own
 
 
 def test_production_a_task_is_attempted_once(gateway: GatewayProcess) -> None:
