@@ -166,6 +166,7 @@ class Gateway:
                 "busy": self.gate.busy(name),
                 "health": str(self.engines.health(name).state),
                 "reason": self.engines.health(name).reason,
+                "cap_ignored": self.engines.cap_ignored(name),
             }
             for name, upstream in self.settings.upstreams.items()
         ]

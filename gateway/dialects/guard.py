@@ -85,6 +85,13 @@ def guard_fields(body: Mapping[str, Any], allowed: frozenset[str]) -> None:
             raise not_allowed(name)
 
 
+def guard_spelling(body: Mapping[str, Any], names: frozenset[str]) -> None:
+    """Some servers read names in any case: to them `Max_Tokens` is a second cap. `names` are those that mean something, as they are written."""
+    for name in body:
+        if name not in names and (folded := name.casefold()) in names:
+            raise invalid(name, f"spelled {folded}")
+
+
 def guard_tools(tools: Iterable[Mapping[str, Any]], allowed: frozenset[str]) -> tuple[str, ...]:
     """The names of the tools offered."""
     names: list[str] = []

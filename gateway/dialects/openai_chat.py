@@ -13,7 +13,7 @@ import orjson
 from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.body_fields import flag, invalid, list_of_objects, object_of, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import BodyError, CallRequest, ForwardFacts, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_part, guard_tools
+from gateway.dialects.guard import GUARDED, guard_fields, guard_part, guard_spelling, guard_tools
 from gateway.dialects.json_text import compact
 from gateway.dialects.openai_chunks import ChunkReader
 from gateway.dialects.openai_replies import DONE, data_event, error_event, reply
@@ -44,6 +44,7 @@ SETTINGS: Final = frozenset(
     }
 )  # fmt: skip
 _RENDERED_FIELDS: Final = ("response_format", "json_schema", "grammar", "documents", "chat_template_kwargs", "structured_outputs", "guided_json", "prefill")
+_SPELLED: Final = SETTINGS | GUARDED.keys() | {"messages", "tools", "functions", "metadata", "user", *_RENDERED_FIELDS}
 _KNOWN_PARTS: Final = frozenset(
     {"image_url", "input_image", "input_audio", "audio_url", "video_url", "input_video", "image", "audio", "video", "file", "input_file"}
 )
@@ -60,6 +61,7 @@ class OpenAIChat:
     def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
+        guard_spelling(body, _SPELLED)
         messages = list_of_objects(body, "messages")
         if not messages:
             raise invalid("messages", "a list that is not empty")

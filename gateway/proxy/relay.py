@@ -40,8 +40,10 @@ class CeilingWatch:
     An event holds one token or more (but for half characters), so an engine that obeys is hardly ever counted.
     """
 
-    SUSPECT_BYTES_PER_TOKEN = 16
-    """A stream with more delivered bytes than this a token is counted too: some engines send many tokens an event."""
+    SUSPECT_BYTES_PER_TOKEN = 6
+    """Text has some four: a stream with more is counted too, where its events are so large that some hold many tokens."""
+    LARGE_EVENT_BYTES = 12
+    """On average. An engine that sends each token by itself stays below it, and is not counted again by a tokenizer that may cut its text otherwise."""
 
     def __init__(self, ceiling: int, meter: Meter, count: CountDelivered) -> None:
         self._ceiling = ceiling
@@ -62,7 +64,8 @@ class CeilingWatch:
                 raise CapIgnored
             return
         delivered_bytes = self._meter.delivered_bytes()
-        if self._events > self._next_events or delivered_bytes > self._next_bytes:
+        large = delivered_bytes > self._events * self.LARGE_EVENT_BYTES
+        if self._events > self._next_events or (large and delivered_bytes > self._next_bytes):
             counted = await self._count(self._meter.delivered_text().replace(NO_CHARACTER, ""))
             if counted > self._ceiling:
                 raise CapIgnored

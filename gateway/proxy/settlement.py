@@ -114,6 +114,7 @@ async def _command(reservation: UnderWay) -> Settle:
     terms = settle_terms(reading, reservation.ending, stream=streamed, held=held, own=own, rules=rules)
     reservation.terms = terms = _learned(reservation, terms)
     _measured(reservation, terms, reading)
+    _mark_engine(reservation, terms)
     return Settle(
         call_id=call.call_id,
         at_ms=services.ledger.now_ms(),
@@ -157,6 +158,16 @@ def _learned(reservation: UnderWay, terms: Terms) -> Terms:
     if finding is Finding.COUNT_DRIFT:
         return terms
     return replace(terms, flags=tuple(flag for flag in terms.flags if flag != "count_drift"))
+
+
+def _mark_engine(reservation: UnderWay, terms: Terms) -> None:
+    """An engine that ran past a ceiling is marked; the first such call since the start stands on record."""
+    name, asked, made = reservation.admission.upstream, reservation.admission.output, terms.usage.output_tokens
+    if ("cap_ignored" not in terms.flags and terms.outcome is not Outcome.CAP_CUT) or not reservation.services.engines.ran_past_its_ceiling(name):
+        return
+    log.warning("the engine ran past the ceiling that it was sent", extra={"fields": {"call": reservation.call.call_id, "upstream": name}})
+    details = {"upstream": name, "asked": asked, **({} if made is None else {"made": made})}
+    reservation.services.background.spawn(_on_record(reservation, "cap_ignored", details))
 
 
 def _details(reservation: UnderWay, reading: Reading) -> dict[str, object]:

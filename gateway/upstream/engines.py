@@ -41,6 +41,7 @@ class Engines:
         self._cache = RenderedCache()
         self._counters: dict[tuple[str, str, str, int | None, int | None], Counter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._cap_ignored: set[str] = set()
         self.fallback = self._encodings.get(FALLBACK_ENCODING)
         self.on_fingerprint: Callable[[str], None] = lambda _upstream: None
         """Called when an engine's fingerprint has changed."""
@@ -77,6 +78,16 @@ class Engines:
     def unreachable(self, upstream: str) -> None:
         """A call found it so: it is asked at once."""
         self._probes[upstream].look_soon()
+
+    def ran_past_its_ceiling(self, upstream: str) -> bool:
+        """Marks the engine; True where it was not marked yet."""
+        new = upstream not in self._cap_ignored
+        self._cap_ignored.add(upstream)
+        return new
+
+    def cap_ignored(self, upstream: str) -> bool:
+        """Since the start: what is asked of this engine is no promise of what it makes."""
+        return upstream in self._cap_ignored
 
     def fingerprint(self, campaign: str, upstream: str, at_ms: int) -> Fingerprint | None:
         identity = self._identities.get(upstream)

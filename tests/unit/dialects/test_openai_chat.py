@@ -107,6 +107,18 @@ def test_a_wrong_type_is_refused_by_name(fields: dict[str, Any], name: str) -> N
     assert (error.code, error.field_name, error.allow_key) == ("body_invalid", name, "")
 
 
+@pytest.mark.parametrize("name", ["Max_Tokens", "MAX_COMPLETION_TOKENS", "N", "Stream", "MODEL", "max_to\u212aens", "\u017ftore", "Temperature", "ID_SLOT"])
+def test_a_name_that_only_its_case_sets_apart_is_refused(name: str) -> None:
+    """Some servers read names in any case, and the last one counts."""
+    error = refused(max_tokens=5, **{name: 5000})
+    assert (error.code, error.field_name) == ("body_invalid", name)
+    assert error.message == f"The field {name} must be spelled {name.casefold()}."
+
+
+def test_a_name_that_means_nothing_may_be_written_in_any_case() -> None:
+    assert read(userId="a", Whatever=1).model == "m"
+
+
 @pytest.mark.parametrize("name", sorted(GUARDED))
 def test_a_guarded_field_is_refused_unless_it_asks_for_nothing_or_the_policy_allows_it(name: str) -> None:
     error = refused(**{name: "value"})

@@ -80,3 +80,10 @@ async def test_a_stream_of_more_events_than_tokens_is_counted_again_only_after_w
     for _ in range(200):
         await watched.event("x")
     assert len(watched.counted) <= 200 // (CEILING - 2)
+
+
+async def test_tokens_of_many_bytes_each_in_its_own_event_are_not_counted() -> None:
+    watched = Watched()
+    for _ in range(CEILING):
+        await watched.event("parliament ")
+    assert watched.counted == []
