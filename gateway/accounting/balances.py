@@ -12,6 +12,8 @@ from gateway.accounting.limit import Account, Balance
 from gateway.accounting.quantity import NOTHING, Amounts, Quantity, measure
 
 NO_BALANCE = Balance()
+_tuple = tuple.__new__
+"""Makes a named tuple at a third of the price: without a Python frame."""
 Watcher = Callable[[tuple[PostingLine, ...]], object]
 
 
@@ -19,17 +21,24 @@ class Balances:
     """Accounts that were never touched stand at nothing and take no room."""
 
     def __init__(self, standing: Mapping[Account, Balance] | None = None) -> None:
-        self._of: dict[Account, Balance] = dict(standing or {})
+        self._accounts: dict[str, Account] = {account.key: account for account in standing or ()}
+        self._of: dict[str, Balance] = {account.key: balance for account, balance in (standing or {}).items()}
+        """By the account's key: a text knows its hash, an account would be asked for it a hundred times a call."""
         self._watchers: list[Watcher] = []
 
     def of(self, account: Account) -> Balance:
-        return self._of.get(account, NO_BALANCE)
+        return self._of.get(account.key, NO_BALANCE)
 
     def apply(self, lines: Iterable[PostingLine]) -> None:
         applied = tuple(lines)
-        for line in applied:
-            balance = self._of.get(line.account, NO_BALANCE)
-            self._of[line.account] = Balance(balance.reserved + line.reserved, balance.settled + line.settled)
+        of = self._of
+        for account, reserved, settled in applied:
+            key = account.key
+            balance = of.get(key)
+            if balance is None:
+                self._accounts[key] = account
+                balance = NO_BALANCE
+            of[key] = _tuple(Balance, (balance[0] + reserved, balance[1] + settled))
         for watcher in self._watchers:
             watcher(applied)
 
@@ -40,10 +49,11 @@ class Balances:
     def forget(self, accounts: Iterable[Account]) -> None:
         """Drop accounts that nobody will ask for again (a closed run's, a past day's)."""
         for account in accounts:
-            self._of.pop(account, None)
+            self._of.pop(account.key, None)
+            self._accounts.pop(account.key, None)
 
     def __iter__(self) -> Iterator[tuple[Account, Balance]]:
-        return iter(self._of.items())
+        return ((self._accounts[key], balance) for key, balance in self._of.items())
 
     def __len__(self) -> int:
         return len(self._of)

@@ -38,6 +38,9 @@ BECOMES: dict[type[CallCommand], CallStatus] = {
 
 QUANTITIES = tuple(Quantity)
 NONE_OF_ANY = dict.fromkeys(QUANTITIES, 0)
+_UNMOVED = (0, 0)
+_tuple = tuple.__new__
+"""Makes a named tuple at a third of the price: without a Python frame."""
 
 
 class Books:
@@ -141,7 +144,7 @@ def opening_lines(command: Reserve | OpenRun) -> tuple[PostingLine, ...]:
         amount = measures(Amounts(runs=1))
         return tuple(PostingLine(account, 0, amount[account.quantity]) for account in command.accounts)
     amount = measures(command.amounts)
-    return tuple([PostingLine(account, amount[account.quantity], 0) for account in command.accounts])
+    return tuple([_tuple(PostingLine, (account, amount[account.quantity], 0)) for account in command.accounts])
 
 
 def closing_lines(call: CallBook, charge: Amounts) -> tuple[PostingLine, ...]:
@@ -150,7 +153,7 @@ def closing_lines(call: CallBook, charge: Amounts) -> tuple[PostingLine, ...]:
     before = measures(call.charge) if call.charge is not None else NONE_OF_ANY
     after = measures(charge)
     change = {quantity: (-held[quantity], after[quantity] - before[quantity]) for quantity in QUANTITIES}
-    return tuple([PostingLine(account, *change[account.quantity]) for account in call.accounts if change[account.quantity] != (0, 0)])
+    return tuple([_tuple(PostingLine, (account, *moved)) for account in call.accounts if (moved := change[account.quantity]) != _UNMOVED])
 
 
 def _charge(command: Settle | Void | Expire | Adjust, call: CallBook) -> Amounts:

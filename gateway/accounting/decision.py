@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final as Final_
@@ -99,6 +99,7 @@ _TOTAL: Final_ = Quantity.TOTAL_TOKENS
 _CONCURRENT: Final_ = Quantity.CONCURRENT
 _TOOL_CALLS: Final_ = Quantity.TOOL_CALLS
 _RUNS: Final_ = Quantity.RUNS
+_QUANTITIES: Final_ = tuple(Quantity)
 
 
 def need(quantity: Quantity, prompt_tokens: int, output: int) -> int:
@@ -155,6 +156,21 @@ def decide(view: Sequence[LimitView], demand: Demand, patience: Patience) -> Dec
         return _clamped(reach_by if free >= reach else free_by, free, floor, demand, patience)
     assert free_by is not None  # free < floor <= want, so a limit lowered it
     return Wait(shortfall_of(free_by.limit, free_by.balance, demand), floor)
+
+
+def unhindered(limits: Iterable[Limit], balance_of: Callable[[Account], Balance], demand: Demand, patience: Patience) -> Send | None:
+    """What `decide` says where every limit gives all that the call wants at once and nobody waits; None where it must be asked. Nearly every call."""
+    if demand.bound_lowered_want and not demand.exact:
+        return None
+    prompt, want = demand.prompt_tokens, demand.want
+    needs = {quantity: need(quantity, prompt, want) for quantity in _QUANTITIES}
+    for limit in limits:
+        account = limit.account
+        reserved, settled = balance_of(account)
+        whole = needs[account.quantity]
+        if limit.ceiling - settled - reserved < whole and whole:
+            return None
+    return Send(output=want, floor=_floor(want, demand, patience))
 
 
 def _tight(view: Sequence[LimitView], demand: Demand) -> list[LimitView]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 
 class Quantity(StrEnum):
@@ -37,23 +37,30 @@ class Amounts:
 
 NOTHING = Amounts()
 
+# Bound once: looking up an enum's member costs more than the comparison.
+_REQUESTS: Final = Quantity.REQUESTS
+_INPUT: Final = Quantity.INPUT_TOKENS
+_OUTPUT: Final = Quantity.OUTPUT_TOKENS
+_TOTAL: Final = Quantity.TOTAL_TOKENS
+_TOOL_CALLS: Final = Quantity.TOOL_CALLS
+_CONCURRENT: Final = Quantity.CONCURRENT
+_RUNS: Final = Quantity.RUNS
+
 
 def measure(quantity: Quantity, amounts: Amounts) -> int:
     """How much of `quantity` these amounts are: applied to the estimate when reserving and to the charge when settling."""
-    match quantity:
-        case Quantity.REQUESTS:
-            return amounts.requests
-        case Quantity.INPUT_TOKENS:
-            return amounts.input_tokens
-        case Quantity.OUTPUT_TOKENS:
-            return amounts.output_tokens
-        case Quantity.TOTAL_TOKENS:
-            return amounts.input_tokens + amounts.output_tokens
-        case Quantity.TOOL_CALLS:
-            return amounts.tool_calls
-        case Quantity.CONCURRENT:
-            return amounts.concurrent
-        case Quantity.RUNS:
-            return amounts.runs
-        case _:
-            assert_never(quantity)
+    if quantity is _REQUESTS:
+        return amounts.requests
+    if quantity is _INPUT:
+        return amounts.input_tokens
+    if quantity is _OUTPUT:
+        return amounts.output_tokens
+    if quantity is _TOTAL:
+        return amounts.input_tokens + amounts.output_tokens
+    if quantity is _TOOL_CALLS:
+        return amounts.tool_calls
+    if quantity is _CONCURRENT:
+        return amounts.concurrent
+    if quantity is _RUNS:
+        return amounts.runs
+    assert_never(quantity)

@@ -96,7 +96,10 @@ class Runs:
 
     def deadline(self, identity: Identity) -> Deadline | None:
         """The first of its run's wall, its lane's, and the campaign's span: from then on its calls get a final refusal. None: no clock runs."""
-        return earliest((*self._walls(identity.campaign, identity.run), self.span(identity.campaign)), identity.lane)
+        campaign = identity.campaign
+        if not campaign.times.walls and campaign.times.span is None:  # asked five times a call
+            return None
+        return earliest((*self._walls(campaign, identity.run), self.span(campaign)), identity.lane)
 
     def wall(self, identity: Identity) -> Deadline | None:
         """The first of its run's wall and its lane's: at that moment its calls are cut."""

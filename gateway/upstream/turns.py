@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from gateway.accounting.balances import Balances
-from gateway.accounting.decision import Count, Decision, Final, Patience, Send, Wait, decide, spent
+from gateway.accounting.decision import Count, Decision, Final, Patience, Send, Wait, decide, spent, unhindered
 from gateway.upstream.alarms import Timers
 from gateway.upstream.call import Refusal, Ticket
 from gateway.upstream.counting import Counting
@@ -217,7 +217,9 @@ class Turns:
 
     def _at_once(self, waiter: Waiter) -> bool:
         """Nobody waits: the call need not enter the queue if it can be answered now."""
-        verdict = decide(waiter.plain_view(self._balances), waiter.demand, waiter.patience)
+        verdict: Decision | None = unhindered(waiter.limits, self._balances.of, waiter.demand, waiter.patience)
+        if verdict is None:
+            verdict = decide(waiter.plain_view(self._balances), waiter.demand, waiter.patience)
         if isinstance(verdict, Final):
             self.refuse(waiter, budget_reached(verdict))
             return True

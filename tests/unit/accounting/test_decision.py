@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.accounting.decision import Count, Decision, Demand, Final, LimitView, Patience, Send, Wait, decide, narrowness, need
+from gateway.accounting.decision import Count, Decision, Demand, Final, LimitView, Patience, Send, Wait, decide, narrowness, need, unhindered
 from gateway.accounting.limit import Balance, Scope
 from gateway.accounting.quantity import Quantity
 from tests.unit.accounting.decision_rows import TABLE, demand_of, limit_of
@@ -238,3 +238,15 @@ def test_a_shortfall_carries_the_numbers_of_its_limit() -> None:
     shortfall = decision.shortfall
     assert (shortfall.name, shortfall.ceiling, shortfall.settled, shortfall.reserved, shortfall.asked) == ("run.day.output_tokens", 100, 95, 2, 50)
     assert (shortfall.resets_at_ms, shortfall.origin) == (86_400_000, "policies/a.toml:7")
+
+
+@given(views(), demands(), st.sampled_from(Patience))
+@settings(max_examples=400, deadline=None)
+def test_what_nothing_hinders_is_what_the_table_sends_as_it_is(view: list[LimitView], demand: Demand, patience: Patience) -> None:
+    plain = [LimitView(limit=seen.limit, balance=seen.balance, reopens=seen.reopens) for seen in view]
+    balances = {seen.limit.account: seen.balance for seen in view}
+    at_once = unhindered([seen.limit for seen in view], balances.__getitem__, demand, patience)
+    decided = decide(plain, demand, patience)
+    as_it_is = isinstance(decided, Send) and decided.output == demand.want and decided.clamped_by is None
+    lowered = demand.bound_lowered_want and not demand.exact
+    assert at_once == (decided if as_it_is and not lowered else None)

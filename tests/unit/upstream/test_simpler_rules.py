@@ -28,7 +28,12 @@ Decide = Callable[[Sequence[LimitView], Demand, Patience], Decision]
 
 
 def deciding(other: Decide) -> Patch:
-    return lambda patch: patch.setattr(turns, "decide", other)
+
+    def patched(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(turns, "decide", other)
+        patch.setattr(turns, "unhindered", lambda *_: None)  # every call asks the other rule
+
+    return patched
 
 
 def mutant(named: str) -> Patch:
