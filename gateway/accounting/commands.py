@@ -168,6 +168,8 @@ class OpenRun:
     idempotency_key: str = ""
     arguments_hash: str = ""
     """SHA-256 of the opening's arguments: a repeated key with other arguments is an error."""
+    policy_hash: str = ""
+    """Of the campaign's frozen version: a run's chain alone says what it ran under."""
     limits_hash: str = ""
     """Hash of the effective limits."""
     accounts: tuple[Account, ...] = ()

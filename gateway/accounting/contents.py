@@ -209,6 +209,7 @@ def _open_run(command: OpenRun) -> Body:
         task=command.task,
         idempotency_key=command.idempotency_key,
         arguments_hash=command.arguments_hash,
+        policy_hash=command.policy_hash,
         limits_hash=command.limits_hash,
     ) | _details(command.details)
 

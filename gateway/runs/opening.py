@@ -146,6 +146,7 @@ class Opening:
                 task=run.task,
                 idempotency_key=run.idempotency_key,
                 arguments_hash=run.arguments_hash,
+                policy_hash=campaign.policy_hash,
                 limits_hash=run.limits_hash,
                 accounts=tuple(limit.account for limit in limits),
                 details=_wall_details(campaign, run.opened_at_ms),
