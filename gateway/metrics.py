@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -41,6 +43,9 @@ class Metrics:
             "gateway_overhead_seconds", "The gateway's own share of a call: neither waiting nor the engine.", buckets=FINE_SECONDS, registry=r
         )
         self.commit = Histogram("gateway_ledger_commit_seconds", "One durable commit of the ledger.", buckets=FINE_SECONDS, registry=r)
+
+        for metric in (self.calls, self.tokens, self.charged, self.unknown, self.waited, self.first_token):
+            metric.labels = cache(metric.labels)  # type: ignore[assignment]  # a child is found at a tenth of the price
 
     def render(self) -> bytes:
         """The Prometheus text format, UTF-8."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 from gateway.ledger.ledger import Ledger
 from gateway.metrics import Metrics
@@ -27,7 +28,7 @@ class Background:
     """Work that goes on though the request that began it is over. Tasks are held here, so that none is lost."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._cancelled = False
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -38,6 +39,11 @@ class Background:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def hold(self, work: asyncio.Future[Any]) -> None:
+        """Something under way that needs no task of ours."""
+        self._tasks.add(work)
+        work.add_done_callback(self._tasks.discard)
 
     def cancel(self) -> None:
         """Ends what waits for engines, also what is spawned from now on; what writes is shielded and goes on."""

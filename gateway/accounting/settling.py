@@ -111,7 +111,8 @@ def settle_terms(
         return Terms(outcome=Outcome.ENGINE_REFUSED, source=Source.NONE, usage=NO_USAGE, charge=Amounts(requests=1), flags=flags)
     source, usage, charge, counted_by = _row(reading, ending, stream, held, own, rules)
     outcome = _outcome(reading, ending, source, usage, held)
-    charge = replace(charge, tool_calls=usage.tool_calls or 0)
+    if usage.tool_calls:
+        charge = replace(charge, tool_calls=usage.tool_calls)
     flags = (*flags, *_crossed(source, usage, charge, held))
     return Terms(outcome=outcome, source=source, usage=usage, charge=charge, counted_by=counted_by, flags=flags)
 
@@ -208,18 +209,20 @@ def _credible(reading: Reading, held: Held) -> tuple[Reading, tuple[str, ...]]:
         blank = Usage(tool_calls=usage.tool_calls if usage.tool_calls is not None and usage.tool_calls >= 0 else None)
         return replace(reading, usage=blank, source=MeterSource.MISSING, running_output=None), tuple(flags)
     clamped = _clamped(usage)
+    if clamped is usage and not reading.anomalies:
+        return reading, ()
     if clamped != usage or any("_exceeds_" in anomaly for anomaly in reading.anomalies):
         flags.append("clamped_part")
     return replace(reading, usage=clamped), tuple(flags)
 
 
 def _clamped(usage: Usage) -> Usage:
-    return replace(
-        usage,
-        cached_tokens=_at_most(usage.cached_tokens, usage.input_tokens),
-        cache_write_tokens=_at_most(usage.cache_write_tokens, usage.input_tokens),
-        reasoning_tokens=_at_most(usage.reasoning_tokens, usage.output_tokens),
-    )
+    cached = _at_most(usage.cached_tokens, usage.input_tokens)
+    cache_write = _at_most(usage.cache_write_tokens, usage.input_tokens)
+    reasoning = _at_most(usage.reasoning_tokens, usage.output_tokens)
+    if (cached, cache_write, reasoning) == (usage.cached_tokens, usage.cache_write_tokens, usage.reasoning_tokens):
+        return usage
+    return replace(usage, cached_tokens=cached, cache_write_tokens=cache_write, reasoning_tokens=reasoning)
 
 
 def _refused_before_work(reading: Reading) -> bool:

@@ -64,7 +64,7 @@ async def _engine_end(call: Call, reservation: UnderWay, agent: AgentSide) -> we
     """The engine ended its answer itself, well or not."""
     meter, relay = reservation.meter, reservation.relay
     assert meter is not None and relay is not None
-    reading = meter.reading(reservation.status, truncated=reservation.failure is not None)
+    reading = reservation.reading or meter.reading(reservation.status, truncated=reservation.failure is not None)
     held = relay.rest(reading.completed)
     if agent.opened and not meter.streams and not relay.passed:  # a comment has spent the status, and this is no stream
         return await _error_end(call, reservation, agent, ENGINE_ERROR)

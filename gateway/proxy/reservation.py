@@ -24,7 +24,7 @@ from gateway.proxy.delivered import count_delivered
 from gateway.proxy.fault_points import reach, reach_once_written
 from gateway.proxy.relay import CapIgnored, CeilingWatch, Relay
 from gateway.proxy.reserving import Reserving
-from gateway.proxy.settlement import drained_too_long, settle
+from gateway.proxy.settlement import drained_too_long, settle, settle_at_once
 from gateway.proxy.ticket import ticket_of
 from gateway.proxy.under_way import UnderWay
 from gateway.runs.in_flight import Handle
@@ -108,16 +108,23 @@ class Reservation(UnderWay):
         """The engine would not stop for an agent that leaves, so its answer is read to the end all the same: then it is known what the call used."""
         if self._cut_unsent(work):
             return
-        task = self._unfinished = asyncio.get_running_loop().create_task(work)
-        cut = asyncio.get_running_loop().create_future()
-        self.handle.on_cut(lambda outcome: None if cut.done() else cut.set_result(outcome))
+        loop = asyncio.get_running_loop()
+        task = self._unfinished = loop.create_task(work)
+        over: asyncio.Future[Outcome | None] = loop.create_future()
+
+        def ended(outcome: Outcome | None) -> None:
+            if not over.done():
+                over.set_result(outcome)
+
+        task.add_done_callback(lambda _: ended(None))
+        self.handle.on_cut(ended)
         try:
-            await asyncio.wait({task, cut}, return_when=asyncio.FIRST_COMPLETED)
+            cut = await over
         except asyncio.CancelledError:
             self._left()
             raise
         if not task.done():
-            self.ending = Ending(how=How.CUT, cut=cut.result())
+            self.ending = Ending(how=How.CUT, cut=cut)
             return
         self._unfinished = None
         self._ended_with(task)
@@ -161,7 +168,8 @@ class Reservation(UnderWay):
         if self._unfinished is not None:
             self.services.drains.spawn(self._drain(self._unfinished))
             return
-        await asyncio.shield(self.services.background.spawn(settle(self)))
+        closing = settle_at_once(self)
+        await (asyncio.shield(self.services.background.spawn(settle(self))) if closing is None else closing)
 
     async def _drain(self, work: asyncio.Task[None]) -> None:
         try:

@@ -6,14 +6,17 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from gateway.accounting.commands import Event, Settle, Void
+from gateway.accounting.entries import Posting
 from gateway.accounting.quantity import Amounts
-from gateway.accounting.settling import ChargeRules, Held, Terms, needs_own_count, settle_terms
+from gateway.accounting.settling import ChargeRules, Held, OwnCount, Terms, needs_own_count, settle_terms
 from gateway.accounting.usage import UNKNOWN_USAGE, MeterSource, Outcome, Reading, Source
 from gateway.errors import CommandRejected, LedgerUnavailable
 from gateway.logs import log
 from gateway.proxy.delivered import count_delivered
+from gateway.proxy.measured import measured
 from gateway.proxy.under_way import UnderWay
 from gateway.tokenizers.tokenizer import Finding
 
@@ -24,26 +27,56 @@ IDS_MAX = 64
 ID_CHARACTERS_MAX = 200
 
 
+def settle_at_once(reservation: UnderWay) -> asyncio.Future[None] | None:
+    """Posts what closes the call in this step of the loop. None where its output must be counted first: that is for `settle`.
+
+    What is returned is done when it is durable, or when it could not be written: then it is tried again in the background, and the reservation goes on
+    holding. Whoever waits may stop waiting: nothing depends on it.
+    """
+    if (void := _void(reservation)) is not None:
+        return _write(reservation, void)
+    try:
+        reading = _reading(reservation)
+        if reservation.meter is not None and needs_own_count(reading, _held(reservation)):
+            return None
+        command = _command(reservation, reading, None)
+    except Exception as error:
+        command = _unmeasured(reservation, error)
+    return _write(reservation, command)
+
+
 async def settle(reservation: UnderWay) -> None:
-    """Returns when it is durable, or when it could not be written: then it is tried again in the background, and the reservation goes on holding."""
+    """The same, with a count of our own where there is nothing better."""
+    closing = settle_at_once(reservation)
+    if closing is None:
+        closing = _write(reservation, await _counted(reservation))
+    await closing
+
+
+async def _counted(reservation: UnderWay) -> Settle:
+    try:
+        reading, meter = _reading(reservation), reservation.meter
+        assert meter is not None
+        own = await count_delivered(reservation.call, reservation.services, meter.delivered_text())
+        return _command(reservation, reading, own)
+    except Exception as error:
+        return _unmeasured(reservation, error)
+
+
+def _void(reservation: UnderWay) -> Void | None:
+    """On evidence that nothing was sent."""
     call, services = reservation.call, reservation.services
     unreachable = reservation.failure is not None and reservation.failure.kind == "unreachable"
     if unreachable:
         services.engines.unreachable(call.upstream.name)
-    if unreachable or reservation.unsent:
-        reason = "engine unreachable" if unreachable else "cut before anything was sent"
-        await _write(reservation, Void(call_id=call.call_id, at_ms=services.ledger.now_ms(), reason=reason))
-        return
-    try:
-        command = await _command(reservation)
-    except Exception as error:  # a fault of ours may cost the figure, never the end of the reservation
-        log.error("a call could not be measured", exc_info=error, extra={"fields": {"call": call.call_id}})
-        command = _unmeasured(reservation)
-    await _write(reservation, command)
+    elif not reservation.unsent:
+        return None
+    return Void(call_id=call.call_id, at_ms=services.ledger.now_ms(), reason="engine unreachable" if unreachable else "cut before anything was sent")
 
 
-def _unmeasured(reservation: UnderWay) -> Settle:
-    """Charged whole, as what cannot be read is; and its answer may not look finished."""
+def _unmeasured(reservation: UnderWay, error: Exception) -> Settle:
+    """A fault of ours may cost the figure, never the end of the reservation: charged whole, as what cannot be read is; its answer may not look finished."""
+    log.error("a call could not be measured", exc_info=error, extra={"fields": {"call": reservation.call.call_id}})
     admission = reservation.admission
     charge = Amounts(requests=1, input_tokens=admission.prompt_tokens, output_tokens=admission.output)
     reservation.not_delivered = True
@@ -59,18 +92,29 @@ def _unmeasured(reservation: UnderWay) -> Settle:
     )
 
 
-async def _write(reservation: UnderWay, command: Settle | Void) -> None:
+def _write(reservation: UnderWay, command: Settle | Void) -> asyncio.Future[None]:
+    written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    posted = reservation.services.ledger.post(command)
+    posted.add_done_callback(partial(_written, reservation, command, written))
+    reservation.services.background.hold(posted)
+    return written
+
+
+def _written(reservation: UnderWay, command: Settle | Void, written: asyncio.Future[None], posted: asyncio.Future[Posting]) -> None:
+    error = posted.exception()
     try:
-        await reservation.services.ledger.post(command)
-    except LedgerUnavailable as error:
-        log.error("a settlement could not be written", extra={"fields": {"call": command.call_id, "error": str(error)}})
-        reservation.not_delivered = True
-        retried = replace(command, outcome=Outcome.NOT_DELIVERED) if isinstance(command, Settle) else command
-        reservation.services.background.spawn(_write_later(reservation, retried))
-        return
-    except CommandRejected as error:
-        log.error("a settlement was rejected", extra={"fields": {"call": command.call_id, "error": str(error)}})
-    _over(reservation)
+        if isinstance(error, LedgerUnavailable):
+            log.error("a settlement could not be written", extra={"fields": {"call": command.call_id, "error": str(error)}})
+            reservation.not_delivered = True
+            retried = replace(command, outcome=Outcome.NOT_DELIVERED) if isinstance(command, Settle) else command
+            reservation.services.background.spawn(_write_later(reservation, retried))
+            return
+        if error is not None:
+            log.error("a settlement was rejected", extra={"fields": {"call": command.call_id, "error": str(error)}})
+        _over(reservation)
+    finally:
+        if not written.done():
+            written.set_result(None)
 
 
 async def _write_later(reservation: UnderWay, command: Settle | Void) -> None:
@@ -101,19 +145,14 @@ def _over(reservation: UnderWay) -> None:
     services.metrics.overhead.observe(max(0.0, before + after))
 
 
-async def _command(reservation: UnderWay) -> Settle:
+def _command(reservation: UnderWay, reading: Reading, own: OwnCount | None) -> Settle:
     call, services = reservation.call, reservation.services
-    reading = _reading(reservation)
-    held = _held(reservation)
-    own = None
-    if reservation.meter is not None and needs_own_count(reading, held):
-        own = await count_delivered(call, services, reservation.meter.delivered_text())
     charging = call.policy.charging
     rules = ChargeRules(cut_streams=charging.cut_streams, engine_errors=charging.engine_errors)
     streamed = reservation.meter.streams if reservation.meter is not None else call.request.stream
-    terms = settle_terms(reading, reservation.ending, stream=streamed, held=held, own=own, rules=rules)
+    terms = settle_terms(reading, reservation.ending, stream=streamed, held=_held(reservation), own=own, rules=rules)
     reservation.terms = terms = _learned(reservation, terms)
-    _measured(reservation, terms, reading)
+    measured(reservation, terms, reading)
     _mark_engine(reservation, terms)
     return Settle(
         call_id=call.call_id,
@@ -131,7 +170,8 @@ async def _command(reservation: UnderWay) -> Settle:
 def _reading(reservation: UnderWay) -> Reading:
     if reservation.meter is None:
         return Reading(usage=UNKNOWN_USAGE, source=MeterSource.MISSING, status=reservation.status, completed=False)
-    return reservation.meter.reading(reservation.status, truncated=reservation.failure is not None)
+    reservation.reading = reservation.meter.reading(reservation.status, truncated=reservation.failure is not None)
+    return reservation.reading
 
 
 def _held(reservation: UnderWay) -> Held:
@@ -155,7 +195,7 @@ def _learned(reservation: UnderWay, terms: Terms) -> Terms:
         log.warning("the engine's prompt count differs", extra={"fields": {"call": call.call_id, "finding": str(finding)}})
         details = {"reserved": admission.prompt_tokens, "reported": reported, "counted_by": call.counter.name if admission.prompt_exact else "bound"}
         reservation.services.background.spawn(_on_record(reservation, str(finding), details))
-    if finding is Finding.COUNT_DRIFT:
+    if finding is Finding.COUNT_DRIFT or "count_drift" not in terms.flags:
         return terms
     return replace(terms, flags=tuple(flag for flag in terms.flags if flag != "count_drift"))
 
@@ -206,49 +246,6 @@ def _times(reservation: UnderWay) -> dict[str, int]:
     if relay is not None and relay.terminal_at is not None:
         times["terminal_event"] = round((relay.terminal_at - reservation.admitted_at) * 1000)
     return times
-
-
-def _measured(reservation: UnderWay, terms: Terms, reading: Reading) -> None:
-    metrics, model = reservation.services.metrics, reservation.call.request.model
-    metrics.calls.labels(model, terms.outcome).inc()
-    kinds = {
-        "input": terms.usage.input_tokens,
-        "output": terms.usage.output_tokens,
-        "cached": terms.usage.cached_tokens,
-        "reasoning": terms.usage.reasoning_tokens,
-    }
-    for kind, tokens in kinds.items():
-        if tokens is not None:
-            metrics.tokens.labels(model, kind, terms.source).inc(tokens)
-        elif kind in ("input", "output"):
-            metrics.unknown.labels(model, kind).inc()
-    metrics.charged.labels(model, "input").inc(terms.charge.input_tokens)
-    metrics.charged.labels(model, "output").inc(terms.charge.output_tokens)
-    metrics.waited.labels(model).observe(reservation.admission.waited_ms / 1000)
-    if (first_s := _first_content_s(reservation)) is not None:
-        metrics.first_token.labels(model).observe(first_s)
-    if any(anomaly.startswith("reader_choked") for anomaly in reading.anomalies):
-        metrics.faults.labels(model).inc()
-    if "count_drift" in terms.flags:
-        metrics.drifts.labels(model).inc()
-    if "overshoot" in terms.flags:
-        metrics.overshoots.labels(model).inc()
-        held = {"input": reservation.admission.prompt_tokens, "output": reservation.admission.output}
-        for kind, tokens in (("input", terms.charge.input_tokens), ("output", terms.charge.output_tokens)):
-            metrics.overshot_tokens.labels(model, kind).inc(max(0, tokens - held[kind]))
-    if reservation.admission.clamped_by is not None:
-        metrics.clamps.labels(reservation.admission.clamped_by).inc()
-
-
-def _first_content_s(reservation: UnderWay) -> float | None:
-    """From sending a call to the first content of its stream (comments are none), or to the first byte of an answer in one piece."""
-    if reservation.meter is None or reservation.relay is None or reservation.answer is None:
-        return None
-    if reservation.meter.streams:
-        at = reservation.relay.first_content_at
-        return None if at is None else at - reservation.sent_at
-    first_ms = reservation.answer.first_byte_ms
-    return None if first_ms is None else first_ms / 1000
 
 
 async def drained_too_long(reservation: UnderWay) -> None:

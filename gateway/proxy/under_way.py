@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from gateway.accounting.settling import ENDED, Ending, Terms
+from gateway.accounting.usage import Reading
 from gateway.errors import EngineFailure
 from gateway.metering.meter import Meter
 from gateway.proxy.calls import Call
@@ -32,6 +33,8 @@ class UnderWay:
         self.sent_at = self.engine_done_at = self.admitted_at
         self.unsent = False
         """It is known that nothing was sent, for nothing was begun."""
+        self.reading: Reading | None = None
+        """What the meter read, once it was asked to settle."""
         self.terms: Terms | None = None
         """None until it is settled; also where nothing was sent (void)."""
         self.not_delivered = False
