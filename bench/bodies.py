@@ -1,4 +1,4 @@
-"""Request bodies of 2, 60 and 400 kB in the shape of an agent's conversation, the same bytes each time.
+"""Request bodies of 2, 60 and 400 kB in the shape of an agent's conversation, the same bytes each time, written as the OpenAI SDKs write them: compact, in UTF-8.
 
 An agent sends its whole conversation with each call: what it was told, its tools, and in turn what it called and what came back. That
 is many small strings and a few long ones, with quotes, line ends and some letters beyond ASCII, as source files have them.
@@ -23,20 +23,21 @@ OUTPUT_TOKENS = 4_096
 def body(size: str, model: str, *, stream: bool) -> bytes:
     """A chat completion request of about this size; larger ones carry tools and their results."""
     chance = random.Random(f"conversation {size}")
-    request: dict[str, Any] = {"model": model, "max_tokens": OUTPUT_TOKENS, "temperature": 0.2}
-    if stream:
-        request |= {"stream": True, "stream_options": {"include_usage": True}}
     with_tools = SIZES_BYTES[size] > 10_000
-    if with_tools:
-        request |= {"tools": [_tool(name, chance) for name in TOOLS], "tool_choice": "auto"}
+    tools = {"tool_choice": "auto", "tools": [_tool(name, chance) for name in TOOLS]} if with_tools else {}
     messages = [{"role": "system", "content": _prose(60, chance)}, {"role": "user", "content": _prose(40, chance)}]
-    request["messages"] = messages
-    room_bytes = SIZES_BYTES[size] - len(json.dumps(request))
+    request: dict[str, Any] = {"model": model, **({"stream": True} if stream else {}), "messages": messages, "max_tokens": OUTPUT_TOKENS}
+    request |= {**({"stream_options": {"include_usage": True}} if stream else {}), "temperature": 0.2, **tools}
+    room_bytes = SIZES_BYTES[size] - len(_written(request))
     while room_bytes > 0:
         turn = _tool_turn(len(messages), room_bytes, chance) if with_tools else _talk_turn(chance)
         messages += turn
-        room_bytes -= len(json.dumps(turn))
-    return json.dumps(request).encode()
+        room_bytes -= len(_written(turn))
+    return _written(request)
+
+
+def _written(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _talk_turn(chance: random.Random) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """What stands on record of a body: its settings as JSON text, and of every other field its size and digest. No content.
 
-Made from the bytes as received: nothing of size is written out again.
+Made from the bytes as received: nothing of size is written out again, and nothing is hashed twice.
 """
 
 from __future__ import annotations
@@ -12,30 +12,38 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.dialects.field_spans import field_spans
+from gateway.dialects.field_spans import Span, field_spans
 from gateway.dialects.json_text import compact, size
 
 SETTING_BYTES_MAX: Final = 4_096
 """A setting that is longer stands as a digest, as other fields do."""
 TOOLS_NAMED_MAX: Final = 256
+_NONE: Final[Mapping[Span, str]] = {}
 
 
-def body_record(raw: bytes, body: Mapping[str, Any], settings: Collection[str], tool_names: Sequence[str]) -> dict[str, object]:
-    """Details of a reservation. `body` is what `raw` holds."""
+def body_record(
+    raw: bytes,
+    body: Mapping[str, Any],
+    settings: Collection[str],
+    tool_names: Sequence[str],
+    spans: Mapping[str, Span] | None = None,
+    digests: Mapping[Span, str] = _NONE,
+) -> dict[str, object]:
+    """Details of a reservation. `body` is what `raw` holds; `digests` are those already known, by where their bytes stand in `raw`."""
     asked: dict[str, object] = {}
     fields: dict[str, object] = {}
-    for name, (begin, end) in field_spans(raw, body).items():
+    for name, span in (spans if spans is not None else field_spans(raw, body)).items():
         key = ascii_name(name)
-        value = raw[begin:end]
+        value = memoryview(raw)[slice(*span)]
         if name in settings and len(value) <= SETTING_BYTES_MAX:
-            asked[key] = value.decode("utf-8", "backslashreplace")
+            asked[key] = str(value, "utf-8", "backslashreplace")
         else:
-            fields[key] = {"bytes": len(value), "sha256": hashlib.sha256(value).hexdigest()}
+            fields[key] = {"bytes": len(value), "sha256": digests.get(span) or hashlib.sha256(value).hexdigest()}
     record: dict[str, object] = {
         "settings_asked": asked,
         "fields": fields,
         "body_bytes": len(raw),
-        "body_sha256": hashlib.sha256(raw).hexdigest(),
+        "body_sha256": digests.get((0, len(raw))) or hashlib.sha256(raw).hexdigest(),
     }
     messages = body.get("messages")
     if isinstance(messages, list):
@@ -48,68 +56,68 @@ def body_record(raw: bytes, body: Mapping[str, Any], settings: Collection[str], 
     return record
 
 
-def sent_record(forwarded: Mapping[str, Any], settings: Collection[str], sent: bytes) -> dict[str, object]:
-    """The same of the body as forwarded: settings as sent, size and digest."""
+def sent_record(forwarded: Mapping[str, Any], settings: Collection[str], sent: bytes, digest: str = "") -> dict[str, object]:
+    """The same of the body as forwarded: settings as sent, size and digest (`digest` where it is known)."""
     texts = {ascii_name(name): plain(compact(value)) for name, value in forwarded.items() if name in settings}
     short = {name: text for name, text in texts.items() if len(text) <= SETTING_BYTES_MAX}
-    return {"settings_sent": short, "sent_bytes": len(sent), "sent_sha256": hashlib.sha256(sent).hexdigest()}
+    return {"settings_sent": short, "sent_bytes": len(sent), "sent_sha256": digest or hashlib.sha256(sent).hexdigest()}
 
 
 def bytes_by_role(messages: Sequence[object]) -> dict[str, int]:
     """Of all texts, by role; roles that no format knows are one."""
-    totals: dict[str, int] = {}
+    held: dict[str, list[object]] = {}
+    roles_bytes: dict[str, int] = {}
     for message in messages:
         if isinstance(message, dict):
-            role = message.get("role")
-            role = role if isinstance(role, str) and role in _ROLES else "other"
-            total = totals.get(role, 0)
-            for name, value in message.items():
-                if name != "role":
-                    total += (len(value) if value.isascii() else size(value)) if type(value) is str else _bytes(value)
-            totals[role] = total
-    return totals
+            given = message.get("role")
+            role = given if type(given) is str and given in _ROLES else "other"
+            if role not in held:
+                held[role], roles_bytes[role] = [], 0
+            held[role] += message.values()
+            if "role" in message:
+                roles_bytes[role] += len(role) if role is given else _bytes([given])
+    return {role: _bytes(values) - roles_bytes[role] for role, values in held.items()}
 
 
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 
-def _bytes(value: object) -> int:
-    if isinstance(value, str):
-        return size(value)
-    if isinstance(value, list):
-        return sum(map(_bytes, value))
-    if isinstance(value, dict):
-        return sum(map(_bytes, value.values()))
-    return 0
+def _bytes(values: list[Any]) -> int:
+    """Of all texts in them, at any depth."""
+    total = 0
+    while values:
+        texts = [value for value in values if type(value) is str]
+        total += _utf8(texts)
+        if len(texts) == len(values):
+            break
+        below: list[Any] = []
+        for value in values:
+            kind = type(value)
+            if kind is list:
+                below += value
+            elif kind is dict:
+                below += value.values()
+        values = below
+    return total
 
 
-def canonical_sha256(body: Mapping[str, Any]) -> str | None:
-    """Of the body in canonical form (RFC 8785), or None: it holds what has no canonical form, or a number whose form is not plain."""
+def _utf8(texts: list[str]) -> int:
     try:
-        text = orjson.dumps(body if _is_plain(body) else _plain_numbers(body), option=orjson.OPT_SORT_KEYS)
+        return sum(map(len, map(str.encode, texts)))
+    except UnicodeEncodeError:
+        return sum(map(size, texts))
+
+
+def canonical_sha256(body: Mapping[str, Any], *, plain: bool = False, known: tuple[bytes, str] | None = None) -> str | None:
+    """Of the body in canonical form (RFC 8785), or None: it holds what has no canonical form, or a number whose form is not plain.
+
+    `plain`: no number and no name in it needs a look. `known`: a text and its digest, in case that is the canonical form.
+    """
+    try:
+        text = orjson.dumps(body if plain else _plain_numbers(body), option=orjson.OPT_SORT_KEYS)
     except (TypeError, ValueError):
         return None
-    return hashlib.sha256(text).hexdigest()
-
-
-def _is_plain(body: Mapping[str, Any]) -> bool:
-    """No number and no name in it needs a look: it may be written as it is, without a copy."""
-    left: list[Any] = [body]
-    while left:
-        node = left.pop()
-        if isinstance(node, dict):
-            if not "".join(node).isascii():
-                return False
-            node = node.values()
-        for value in node:
-            kind = type(value)
-            if kind is str:
-                continue
-            if kind is dict or kind is list:
-                left.append(value)
-            elif (kind is float and (value.is_integer() or abs(value) < 1e-4)) or (kind is int and not -(2**53) < value < 2**53):
-                return False
-    return True
+    return known[1] if known is not None and known[0] == text else hashlib.sha256(text).hexdigest()
 
 
 def _plain_numbers(value: object) -> object:

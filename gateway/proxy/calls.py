@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from aiohttp import web
 
@@ -13,12 +12,13 @@ from gateway.accounting.limit import CallCaps
 from gateway.accounting.quantity import Quantity
 from gateway.dialects import DIALECTS, FAMILIES
 from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts
+from gateway.dialects.received import Received
 from gateway.engines.engine import Engine
 from gateway.logs import log
 from gateway.policy.body_rules import apply
 from gateway.policy.declaration import ModelPolicy, Policy
 from gateway.policy.declared import PROMPT_TOKENS
-from gateway.proxy.body import BodyBounds, parse_body, read_body
+from gateway.proxy.body import BodyBounds, read_body, receive
 from gateway.proxy.identify import presented_key, session_headers
 from gateway.proxy.may_call import check_in_time, check_open
 from gateway.proxy.routing import plain_path
@@ -56,8 +56,7 @@ class Call:
     model: ModelPolicy
     dialect: Dialect
     request: CallRequest
-    raw: bytes
-    body: Mapping[str, Any]
+    received: Received
     """As the agent sent it; `request.body` is what the policy's rules made of it."""
     upstream: Upstream
     facts: ForwardFacts
@@ -128,8 +127,8 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     check_open(services, identity)  # reading took its time
     dialect = DIALECTS[route.api]
     policy = identity.campaign.policy
-    body = parse_body(raw, limits)
-    asked = dialect.read_request(apply(body, policy.body))
+    received = receive(raw, limits)
+    asked = dialect.read_request(apply(received.value, policy.body))
     upstream = _upstream_for(services, policy, identity.lane, asked.model)
     model = policy.models[asked.model]
     route.model = asked.model
@@ -144,8 +143,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
         model=model,
         dialect=dialect,
         request=asked,
-        raw=raw,
-        body=body,
+        received=received,
         upstream=upstream,
         facts=_facts(services, upstream, dialect.name, asked.model),
         counter=counter,

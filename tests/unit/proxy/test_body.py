@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects.retry_words import is_final_wording
 from gateway.proxy.body import BodyBounds, BodyRefused, parse_body
-from gateway.proxy.reserving import dumped
+from gateway.dialects.received import write
 
 BOUNDS = BodyBounds(max_bytes=32 << 20, max_depth=64, max_keys=200_000, read_seconds=60)
 SOON_S = 5.0
@@ -140,11 +140,11 @@ AS_RECEIVED = (
 
 @pytest.mark.parametrize("raw", AS_RECEIVED, ids=lambda raw: str(raw[:30]))
 def test_lone_surrogates_and_huge_whole_numbers_are_forwarded_as_received(raw: bytes) -> None:
-    assert dumped(parse_body(raw, BOUNDS)) == raw
+    assert write(parse_body(raw, BOUNDS)) == raw
 
 
 def test_a_pair_of_surrogates_is_one_character() -> None:
-    assert json.loads(dumped(parse_body(b'{"a":"\\ud83d\\ude00"}', BOUNDS))) == {"a": "\U0001f600"}
+    assert json.loads(write(parse_body(b'{"a":"\\ud83d\\ude00"}', BOUNDS))) == {"a": "\U0001f600"}
 
 
 values = st.recursive(
@@ -169,7 +169,7 @@ def test_what_is_forwarded_is_what_was_checked(body: dict[str, Any], ascii_only:
         assert refusal.code == "body_invalid" and not ascii_only  # a surrogate as bytes is no UTF-8
         return
     assert checked == body
-    assert json.loads(dumped(checked)) == body
+    assert json.loads(write(checked)) == body
 
 
 @given(st.binary(max_size=40) | st.text(alphabet='{}[]",:\\u0aENI-.', max_size=40).map(str.encode))
@@ -181,7 +181,7 @@ def test_any_bytes_are_an_object_or_refused_in_words_that_nobody_retries_on(raw:
         assert refusal.code in ("body_invalid", "body_too_large")
         assert is_final_wording(str(refusal)), str(refusal)
     else:
-        assert orjson.loads(dumped(checked)) == checked
+        assert orjson.loads(write(checked)) == checked
 
 
 def doubled(pairs: Iterable[tuple[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from gateway.accounting.limit import Account, Balance, Limit, Scope
 from gateway.accounting.quantity import Quantity
 from gateway.proxy.answer_headers import answer_headers, left_headers
 from gateway.proxy.calls import Call
-from gateway.proxy.reserving import dumped
+from gateway.dialects.received import write
 from gateway.runs.telling import Telling
 from gateway.services import Services
 from gateway.upstream.call import Admission
@@ -23,13 +23,13 @@ from gateway.upstream.call import Admission
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(st.characters(codec=None)), lambda inner: st.lists(inner, max_size=4), max_leaves=8))
 @settings(max_examples=150, deadline=None)
 def test_what_is_written_reads_as_what_it_was(value: Any) -> None:
-    assert json.loads(dumped({"a": value})) == {"a": value}
+    assert json.loads(write({"a": value})) == {"a": value}
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
 def test_a_number_that_is_none_beside_a_huge_one_is_never_written(value: float) -> None:
     with pytest.raises(ValueError):
-        dumped({"a": 2**70, "b": value})
+        write({"a": 2**70, "b": value})
 
 
 def limit(scope: Scope, quantity: Quantity, ceiling: int, **more: str) -> Limit:
