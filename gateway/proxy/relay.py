@@ -56,22 +56,28 @@ class CeilingWatch:
     def content(self) -> None:
         self._events += 1
 
-    async def check(self) -> None:
-        """Raises CapIgnored."""
+    def suspects(self) -> bool:
+        """`check` has something to do."""
         running = self._meter.running_output()
         if running is not None:
-            if running > self._ceiling:
-                raise CapIgnored
-            return
+            return running > self._ceiling
+        if self._events > self._next_events:
+            return True
         delivered_bytes = self._meter.delivered_bytes()
-        large = delivered_bytes > self._events * self.LARGE_EVENT_BYTES
-        if self._events > self._next_events or (large and delivered_bytes > self._next_bytes):
-            counted = await self._count(self._meter.delivered_text().replace(NO_CHARACTER, ""))
-            if counted > self._ceiling:
-                raise CapIgnored
-            room = max(1, self._ceiling - counted)
-            self._next_events = self._events + room
-            self._next_bytes = delivered_bytes + room * self.SUSPECT_BYTES_PER_TOKEN
+        return delivered_bytes > self._next_bytes and delivered_bytes > self._events * self.LARGE_EVENT_BYTES
+
+    async def check(self) -> None:
+        """Raises CapIgnored."""
+        if not self.suspects():
+            return
+        if self._meter.running_output() is not None:
+            raise CapIgnored
+        counted = await self._count(self._meter.delivered_text().replace(NO_CHARACTER, ""))
+        if counted > self._ceiling:
+            raise CapIgnored
+        room = max(1, self._ceiling - counted)
+        self._next_events = self._events + room
+        self._next_bytes = self._meter.delivered_bytes() + room * self.SUSPECT_BYTES_PER_TOKEN
 
 
 class Relay:
@@ -89,26 +95,61 @@ class Relay:
         """Something of the engine's answer went out."""
         self.held = bytearray()
         self.unfinished = bytearray()
+        self._left: bytes | bytearray | None = None
+        """What `_at_once` could not write; empty where it wrote all and something else is to be done."""
+        self._content = False
+        """Content went out and the ceiling was not looked at since."""
 
     async def carry(self, answer: Answer) -> None:
         """To the end of the body, or one second past the terminal event. Raises EngineFailure, BadAnswer, CapIgnored."""
         try:
             async with asyncio.timeout(None) as limit:
-                async for chunk in answer.chunks():
-                    await self._pass(self._meter.feed(chunk))
+                async for chunk in answer.chunks(self._at_once):
+                    left, self._left = self._left, None
+                    await self._pass(self._sorted(self._meter.feed(chunk)) if left is None else left)
                     if self.terminal and limit.when() is None and self._meter.streams:
                         limit.reschedule(asyncio.get_running_loop().time() + AFTER_TERMINAL_S)
         except TimeoutError:
             return  # the terminal event is here; the engine just does not end its body
-        await self._pass(self._meter.end())
+        await self._pass(self._sorted(self._meter.end()))
 
-    async def _pass(self, marked: Iterable[tuple[Frame, Mark]]) -> None:
+    def _at_once(self, chunk: bytes) -> bool:
+        """Nearly every event of a stream: there is nothing to wait for, so no task is woken. All else is left to `carry`."""
+        passing = self._sorted(self._meter.feed(chunk))
+        if passing and (self._before or not self._agent.write_at_once(passing)):
+            self._left = passing
+            return False
+        if passing:
+            self.passed = True
+            reach("mid_stream")
+        if self.terminal or (self._content and self._watch.suspects()):
+            self._left = b""
+            return False
+        if self._content:
+            self._agent.saw_content()
+            self._content = False
+        return True
+
+    async def _pass(self, passing: bytes | bytearray) -> None:
+        if passing:
+            if self._before:
+                passing = self._before + passing
+                self._before.clear()
+            self.passed = True
+            await self._agent.write(passing)
+            reach("mid_stream")
+        if self._content:
+            self._agent.saw_content()
+            await self._watch.check()
+            self._content = False
+
+    def _sorted(self, marked: Iterable[tuple[Frame, Mark]]) -> bytearray:
+        """What may go out now; the rest is held. Notes what the events mean."""
         passing = bytearray()
-        content = False
         streams = self._meter.streams
         for frame, mark in marked:
             if mark is _CONTENT and frame.kind is _EVENT and streams and not self.terminal:  # nearly all of them
-                content = True
+                self._content = True
                 self._watch.content()
                 passing += frame.raw
                 continue
@@ -116,7 +157,7 @@ class Relay:
                 self.unfinished += frame.raw
                 continue
             if mark & Mark.CONTENT:
-                content = True
+                self._content = True
                 self._watch.content()
             if mark & _ENDS or not (streams or frame.kind is FrameKind.PIECE):
                 self._ended()
@@ -130,16 +171,7 @@ class Relay:
                 self._before += frame.raw
             else:
                 passing += frame.raw
-        if passing:
-            self.passed = True
-            if self._before:
-                passing[:0] = self._before
-                self._before.clear()
-            await self._agent.write(passing)
-            reach("mid_stream")
-        if content:
-            self._agent.saw_content()
-            await self._watch.check()
+        return passing
 
     @property
     def first_content_at(self) -> float | None:

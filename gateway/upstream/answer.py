@@ -1,107 +1,39 @@
-"""An engine's answer while it comes in, and the watch over its phases.
-
-One timer a call, not one a chunk: the watch looks when the nearest time-out could be due and sleeps on if the engine was heard of meanwhile. Time that the
-reader takes for itself (a slow agent) is not the engine's silence.
-"""
+"""An engine's answer while it comes in: chunk by chunk, until its body has its end or its connection is left."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from typing import Final
 
 import aiohttp
 
 from gateway.errors import EngineFailure
-from gateway.upstream.pool import on_lost
+from gateway.upstream.offer import AtOnce, Offer
+from gateway.upstream.pool import EngineProtocol, on_lost
+from gateway.upstream.watch import Watch
 
 BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 """Of an answer that is read whole."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
-    """One a phase, in seconds."""
-
-    connect_s: float = 10
-    """TCP and TLS."""
-    first_byte_s: float = 600
-    """From sending to the first byte of the body: a long prompt is read in this time."""
-    between_chunks_s: float = 120
-    whole_s: float = 3_600
-
-
-class Watch:
-    """Closes the answer when a phase takes too long, and remembers which."""
-
-    __slots__ = ("_close", "_handle", "_loop", "_started", "_timeouts", "expired", "first_byte_at", "waiting_since")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, started: float, timeouts: Timeouts) -> None:
-        self._loop = loop
-        self._started = started
-        self._timeouts = timeouts
-        self._handle: asyncio.TimerHandle | None = None
-        self._close: Callable[[], None] | None = None
-        self.expired = ""
-        self.first_byte_at: float | None = None
-        self.waiting_since: float | None = None
-
-    @property
-    def head_due(self) -> float:
-        """Loop time at which the answer's head must be here."""
-        return self._due(self._started)[1]
-
-    @property
-    def head_phase(self) -> str:
-        return self._due(self._started)[0]
-
-    def now(self) -> float:
-        return self._loop.time()
-
-    def begin(self, close: Callable[[], None]) -> None:
-        self._close = close
-        self._look()
-
-    def heard(self) -> None:
-        """The first byte: from now on silence between chunks is what is watched."""
-        self.first_byte_at = self._loop.time()
-        if self._handle is not None:
-            self._handle.cancel()
-        self._look()
-
-    def end(self) -> None:
-        self._close = None
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _look(self) -> None:
-        close = self._close
-        if close is None:
-            return
-        now = self._loop.time()
-        phase, due = self._due(now)
-        if due <= now:
-            self.expired = phase
-            self.end()
-            close()
-        else:
-            self._handle = self._loop.call_at(due, self._look)
-
-    def _due(self, now: float) -> tuple[str, float]:
-        whole = self._started + self._timeouts.whole_s
-        if self.first_byte_at is None:
-            phase, due = "first_byte", self._started + self._timeouts.first_byte_s
-        else:
-            phase, due = "between_chunks", (self.waiting_since or now) + self._timeouts.between_chunks_s
-        return ("whole", whole) if whole <= due else (phase, due)
-
-
 class Answer:
     """Status and headers are here, the body is coming. Left early, its connection is closed."""
 
-    __slots__ = ("_complete", "_deaf", "_response", "_started", "_watch", "connected_ms", "content_encoding", "content_type", "headers", "status")
+    __slots__ = (
+        "_arrival",
+        "_complete",
+        "_deaf",
+        "_protocol",
+        "_response",
+        "_started",
+        "_watch",
+        "connected_ms",
+        "content_encoding",
+        "content_type",
+        "headers",
+        "status",
+    )
 
     def __init__(self, response: aiohttp.ClientResponse, watch: Watch, started: float, connected_ms: int) -> None:
         self._response = response
@@ -114,7 +46,10 @@ class Answer:
         self.headers = response.headers
         self.content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         self.content_encoding = response.headers.get("Content-Encoding", "identity").strip().lower() or "identity"
-        watch.begin(response.close)
+        protocol = response.connection.protocol if response.connection is not None else None
+        self._protocol = protocol if isinstance(protocol, EngineProtocol) else None
+        self._arrival: asyncio.Future[bytes] | None = None
+        watch.begin(self._close)
         self._deaf = on_lost(response, self._lost)
 
     @property
@@ -128,15 +63,15 @@ class Answer:
         """The body was read to an end that the engine itself gave it."""
         return self._complete
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """As they come off the wire. Raises EngineFailure: died, timeout."""
+    async def chunks(self, at_once: AtOnce | None = None) -> AsyncIterator[bytes]:
+        """As they come off the wire, but for those that `at_once` took. Raises EngineFailure: died, timeout; and what `at_once` raises."""
         content = self._response.content
         watch = self._watch
         clock = watch.now
         while True:
             watch.waiting_since = clock()
             try:
-                data = await content.readany()
+                data = await (content.readany() if at_once is None or self._protocol is None else self._offered(at_once, self._protocol))
             except (aiohttp.ClientError, OSError) as error:
                 raise self._failure(error) from error
             if watch.expired:
@@ -149,6 +84,30 @@ class Answer:
                 watch.heard()
             watch.waiting_since = None
             yield data
+
+    async def _offered(self, at_once: AtOnce, protocol: EngineProtocol) -> bytes:
+        """The next chunk that was not taken at once; empty at the end of the body."""
+        content = self._response.content
+        while True:
+            data: bytes = content.read_nowait()
+            if data or content.is_eof():
+                return data
+            arrival = self._arrival = asyncio.get_running_loop().create_future()
+            protocol.on_arrival = Offer(content, self._watch, at_once, arrival)
+            try:
+                data = await arrival
+            finally:
+                protocol.on_arrival = self._arrival = None
+            if data:
+                return data
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(b"")
+
+    def _close(self) -> None:
+        self._response.close()
+        self._wake()
 
     async def read(self, max_bytes: int = BODY_BYTES_MAX) -> bytes:
         """The whole body. Raises EngineFailure, also where it is larger."""
@@ -173,6 +132,7 @@ class Answer:
         content = self._response.content
         if not content.is_eof() and content.exception() is None:
             content.set_exception(aiohttp.ClientPayloadError("the connection ended inside the answer"))
+        self._wake()
 
     def _failure(self, error: Exception) -> EngineFailure:
         if self._watch.expired:

@@ -16,10 +16,10 @@ from gateway.settings.settings import Settings
 from gateway.tokenizers.choosing import Encodings, choose_counter
 from gateway.tokenizers.rendered_cache import RenderedCache
 from gateway.tokenizers.tokenizer import Counter
-from gateway.upstream.answer import Timeouts
 from gateway.upstream.forward import Upstream
 from gateway.upstream.health import Health, HealthProbe, State
 from gateway.upstream.identity import Identity, identify, missing_models
+from gateway.upstream.watch import Timeouts
 
 FALLBACK_ENCODING = "o200k_base"
 """Counts delivered text where the model's own counter can't be asked."""

@@ -20,9 +20,10 @@ from yarl import URL
 
 from gateway.engines.engine import Engine
 from gateway.errors import ConfigurationError, EngineFailure
-from gateway.upstream.answer import BODY_BYTES_MAX, Answer, Timeouts, Watch
+from gateway.upstream.answer import BODY_BYTES_MAX, Answer
 from gateway.upstream.helper_answer import parsed
 from gateway.upstream.pool import PROGRESS, Progress, WholeBody, open_session, tls_context
+from gateway.upstream.watch import Timeouts, Watch
 
 RELAYED_HEADERS: Final = frozenset({"content-type", "cache-control", "retry-after"})
 """All of an engine's headers that an agent may see (the length is ours to give, the encoding is undone)."""

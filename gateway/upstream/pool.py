@@ -6,6 +6,7 @@ A pooled connection is thrown away before the engine would (`pool_idle_s`): a PO
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -13,6 +14,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.payload import BytesPayload, Payload
 from aiohttp.tracing import Trace
 
@@ -50,12 +52,35 @@ PROGRESS: Final[ContextVar[Progress | None]] = ContextVar("progress", default=No
 """Of the request that is being made in this task."""
 
 
+class EngineProtocol(ResponseHandler):
+    """aiohttp's side of one connection; whoever listens is told of what has come in before a task is woken for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.on_arrival: Callable[[], None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        ResponseHandler.data_received(self, data)
+        if self.on_arrival is not None:
+            self.on_arrival()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        ResponseHandler.connection_lost(self, exc)
+        if self.on_arrival is not None:
+            self.on_arrival()
+
+
+def _engine_side(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
+    return EngineProtocol(loop)
+
+
 class Pool(aiohttp.TCPConnector):
     """Notes on the request's progress when it has a connection, and whether that one served before (half the price of aiohttp's tracing)."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._served: WeakSet[object] = WeakSet()
+        self._factory = functools.partial(_engine_side, loop=self._loop)
 
     async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> aiohttp.connector.Connection:
         connection = await super().connect(req, traces, timeout)

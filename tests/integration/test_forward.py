@@ -16,8 +16,8 @@ import uvloop
 
 from gateway.engines import ENGINES
 from gateway.errors import ConfigurationError, EngineFailure
-from gateway.upstream.answer import Timeouts
 from gateway.upstream.forward import Upstream
+from gateway.upstream.watch import Timeouts
 from tests.support.scripted_engine import Script, ScriptedEngine, Wire, scripted
 
 

@@ -1,0 +1,89 @@
+"""The watch over the phases of an answer.
+
+One timer a call, not one a chunk: it looks when the nearest time-out could be due and sleeps on if the engine was heard of meanwhile. Time that the reader
+takes for itself (a slow agent) is not the engine's silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """One a phase, in seconds."""
+
+    connect_s: float = 10
+    """TCP and TLS."""
+    first_byte_s: float = 600
+    """From sending to the first byte of the body: a long prompt is read in this time."""
+    between_chunks_s: float = 120
+    whole_s: float = 3_600
+
+
+class Watch:
+    """Closes the answer when a phase takes too long, and remembers which."""
+
+    __slots__ = ("_close", "_handle", "_loop", "_started", "_timeouts", "expired", "first_byte_at", "waiting_since")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, started: float, timeouts: Timeouts) -> None:
+        self._loop = loop
+        self._started = started
+        self._timeouts = timeouts
+        self._handle: asyncio.TimerHandle | None = None
+        self._close: Callable[[], None] | None = None
+        self.expired = ""
+        self.first_byte_at: float | None = None
+        self.waiting_since: float | None = None
+
+    @property
+    def head_due(self) -> float:
+        """Loop time at which the answer's head must be here."""
+        return self._due(self._started)[1]
+
+    @property
+    def head_phase(self) -> str:
+        return self._due(self._started)[0]
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def begin(self, close: Callable[[], None]) -> None:
+        self._close = close
+        self._look()
+
+    def heard(self) -> None:
+        """The first byte: from now on silence between chunks is what is watched."""
+        self.first_byte_at = self._loop.time()
+        if self._handle is not None:
+            self._handle.cancel()
+        self._look()
+
+    def end(self) -> None:
+        self._close = None
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _look(self) -> None:
+        close = self._close
+        if close is None:
+            return
+        now = self._loop.time()
+        phase, due = self._due(now)
+        if due <= now:
+            self.expired = phase
+            self.end()
+            close()
+        else:
+            self._handle = self._loop.call_at(due, self._look)
+
+    def _due(self, now: float) -> tuple[str, float]:
+        whole = self._started + self._timeouts.whole_s
+        if self.first_byte_at is None:
+            phase, due = "first_byte", self._started + self._timeouts.first_byte_s
+        else:
+            phase, due = "between_chunks", (self.waiting_since or now) + self._timeouts.between_chunks_s
+        return ("whole", whole) if whole <= due else (phase, due)
