@@ -33,6 +33,12 @@ POLICIES: dict[str, Tables] = {
     "output": {"campaign": {"output_tokens": 1_237}, "admission": {**SMALL, "queue_seconds": 30}},
     "input": {"campaign": {"input_tokens": 1_511}},
     "total": {"campaign": {"total_tokens": 2_003}, "admission": SMALL},
+    "input-three": {"run": {"input_tokens": 3 * PROMPT}},
+    "input-short": {"run": {"input_tokens": 3 * PROMPT - 1}},
+    "total-three": {"run": {"total_tokens": 3 * (PROMPT + 5)}},
+    "total-short": {"run": {"total_tokens": 3 * (PROMPT + 5) - 1}},
+    "output-three": {"run": {"output_tokens": 15}},
+    "output-short": {"run": {"output_tokens": 14}},
     "runs": {"campaign": {"runs": 7}},
     "estimating": {"models": {"mock": {"counter": "tiktoken:o200k_base", "overhead_tokens": 8}}, "run": {"input_tokens": 1_000}},
     "thousand": {"run": {"total_tokens": 1_000}},
@@ -199,6 +205,13 @@ def test_input_and_total_are_exact_where_the_engine_counts(gateway: GatewayProce
     else:
         assert (last.status, last.headers["x-gateway-settled"]) == (404, str(used))
     assert not any("overshoot" in (row["flags"] or "") for run in runs for row in rows(gateway, run))
+
+
+@pytest.mark.parametrize("quantity", ["input", "output", "total"])
+def test_of_tokens_the_last_one_goes_and_not_one_more(gateway: GatewayProcess, mock: MockProcess, quantity: str) -> None:
+    for fits, policy in ((3, f"{quantity}-three"), (2, f"{quantity}-short")):
+        run = gateway.opened(policy, "r1", policy=policy)
+        assert [chat_once(gateway.port, run.key, max_tokens=5).status for _ in range(3)] == [200] * fits + [404] * (3 - fits), policy
 
 
 def test_runs_are_opened_to_the_last_one_and_never_one_more(gateway: GatewayProcess) -> None:

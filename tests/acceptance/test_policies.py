@@ -388,17 +388,20 @@ def test_tuning_a_run_has_65536_generated_tokens_reasoning_included(gateway: Gat
     assert sum(record["output_tokens"] for record in mock.calls()) == 65_536
 
 
+@pytest.mark.parametrize("last", [1, 2])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_tuning_a_run_has_a_hundred_and_twenty_tool_calls_and_what_crosses_is_delivered(gateway: GatewayProcess, mock: MockProcess, stream: bool) -> None:
-    run = gateway.opened(f"tuning-tools-{'stream' if stream else 'whole'}", "r1", policy="tuning")
+def test_tuning_a_run_has_a_hundred_and_twenty_tool_calls_and_what_crosses_is_delivered(
+    gateway: GatewayProcess, mock: MockProcess, stream: bool, last: int
+) -> None:
+    run = gateway.opened(f"tuning-tools-{last}-{'stream' if stream else 'whole'}", "r1", policy="tuning")
     plays(mock, tool_calls=17)
     for _ in range(7):
         assert call(gateway, run.key, stream=stream, tools=[TOOL]).status == 200
-    plays(mock, tool_calls=2)
+    plays(mock, tool_calls=last)
     crossing = call(gateway, run.key, stream=stream, tools=[TOOL])
     assert crossing.status == 200, "a hundred and nineteen: one is left"
-    assert crossing.body.count(b'"id":"call_') == 2, "the answer is whole"
-    assert is_refused(call(gateway, run.key, stream=stream), "run.tool_calls", ceiling=120, settled=121)
+    assert crossing.body.count(b'"id":"call_') == last, "the answer is whole"
+    assert is_refused(call(gateway, run.key, stream=stream), "run.tool_calls", ceiling=120, settled=119 + last)
     assert gateway.control.close_run(run)["receipt"]["seen"]["stopped_by"] == "run.tool_calls"
 
 
