@@ -13,11 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
-from rich import box
 from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from gateway.cli.words import NUMERIC, Kind, printable, written
 
@@ -101,6 +97,11 @@ def _cells(table: Table, *, separators: bool) -> list[list[str]]:
 
 
 def _rich(table: Table) -> None:
+    from rich import box  # here, not above: 5 MB that `gateway serve` never uses
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
     drawn = RichTable(title=Text(table.title) if table.title else None, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
     for column in table.columns:
         drawn.add_column(Text(column.heading), justify="right" if column.kind in NUMERIC else "left", overflow="fold")

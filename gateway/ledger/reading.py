@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
-import sqlite_utils
-
 from gateway.accounting.call_row import COLUMNS, NOT_CLOSED, STATUS, closed, closing_row, opening_row
 from gateway.accounting.chain import decode
 from gateway.accounting.receipt import given_out
@@ -44,6 +42,8 @@ class LedgerReader:
 
     def __init__(self, path: str | Path) -> None:
         """Raises LedgerUnavailable where there is no ledger."""
+        import sqlite_utils  # here, not above: with what it brings along it weighs 20 MB, and a gateway of which nobody asks a report needs none of it
+
         self._connection = open_for_reading(ledger_path(path))
         self._database = sqlite_utils.Database(self._connection)
 
