@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.cli.screen import Column, Facts, Line, Row, Table, View
-from gateway.cli.usage_views import known, sources_table
+from gateway.cli.usage_views import known, overshoot, sources_table
 from gateway.cli.words import Kind, printable
 
 RUN_FACTS: Final = (
@@ -71,12 +71,7 @@ def totals_views(totals: Json) -> list[View]:
         for name in QUANTITIES
         if name in usage
     ]
-    return [Table(columns=TOTALS, rows=rows), *_overshoot(totals.get("overshoot", {})), Line(), sources_table(totals["sources"])]
-
-
-def _overshoot(above: Json) -> list[View]:
-    amounts = [f"{name} {above[name]}" for name in ("input_tokens", "output_tokens") if name in above]
-    return [Line(f"overshoot: charged above what was reserved in {above['calls']} calls: {', '.join(amounts)}")] if above else []
+    return [Table(columns=TOTALS, rows=rows), *overshoot(totals), Line(), sources_table(totals["sources"])]
 
 
 def _conflicts(conflicts: list[str]) -> list[View]:

@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.accounting.tally import CHARGE_COLUMNS, USAGE_COLUMNS
+from gateway.accounting.tally import CHARGE_COLUMNS, OVERSHOOT_COLUMNS, USAGE_COLUMNS
 from gateway.accounting.usage import Source
 from gateway.cli.screen import Column, Line, Table, View
 from gateway.cli.words import UNKNOWN, Kind
@@ -58,8 +58,15 @@ def usage_views(answer: Json) -> list[View]:
         labels = ", ".join(label or "(none)" for label in answer["labels"])
         views.append(Line(f"No total: it would cover the labels {labels}. --across-labels gives one."))
     else:
-        views += [Line(), sources_table(answer["total"].get("sources", {}))]
+        views += [*overshoot(answer["total"]), Line(), sources_table(answer["total"].get("sources", {}))]
     return views
+
+
+def overshoot(totals: Json) -> list[View]:
+    """Nothing where nothing was."""
+    above = totals.get("overshoot", {})
+    amounts = [f"{name} {above[name]}" for name in OVERSHOOT_COLUMNS if name in above]
+    return [Line(f"overshoot: charged above what was reserved in {above['calls']} calls: {', '.join(amounts)}")] if above else []
 
 
 def sources_table(sources: Json) -> Table:

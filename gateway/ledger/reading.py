@@ -14,7 +14,7 @@ from typing import Self, cast
 from gateway.accounting.call_row import COLUMNS, NOT_CLOSED, STATUS, closed, closing_row, opening_row
 from gateway.accounting.chain import decode
 from gateway.accounting.receipt import given_out
-from gateway.accounting.tally import USAGE_COLUMNS, added
+from gateway.accounting.tally import OVERSHOOT_COLUMNS, USAGE_COLUMNS, added
 from gateway.errors import MixedLabels, NotFound
 from gateway.ledger.connect import ledger_path
 from gateway.ledger.explaining import explain
@@ -29,6 +29,8 @@ CHARGES = ("requests", "input_tokens", "output_tokens", "tool_calls")
 _SUMS = ", ".join(
     [f"coalesce(sum({column}), 0) AS {column}, sum({column} IS NULL) AS {column}_unknown" for column in USAGE_COLUMNS]
     + [f"coalesce(sum(charged_{column}), 0) AS charged_{column}" for column in CHARGES]
+    + [f"coalesce(sum(max(charged_{column} - reserved_{column}, 0)), 0) AS above_{column}" for column in OVERSHOOT_COLUMNS]
+    + [f"coalesce(sum({' OR '.join(f'charged_{column} > reserved_{column}' for column in OVERSHOOT_COLUMNS)}), 0) AS above_calls"]
 )
 
 _OF_CALL = """WHERE chain_id = (SELECT chain_id FROM call_records JOIN journal ON number = reserve_number WHERE call_records.call_id = ?1)
@@ -172,12 +174,14 @@ def _sums(row: Mapping[str, object]) -> Row:
     if row["open"]:
         return {"calls": row["calls"], "open": row["calls"]}
     source = {"calls": row["calls"], "input_tokens": row["input_tokens"], "output_tokens": row["output_tokens"]}
+    above = {name: row[f"above_{name}"] for name in ("calls", *OVERSHOOT_COLUMNS) if row[f"above_{name}"]}
     return {
         "calls": row["calls"],
         "open": 0,
         "usage": {column: {"sum": row[column], "unknown": row[f"{column}_unknown"]} for column in USAGE_COLUMNS},
         "charge": {column: row[f"charged_{column}"] for column in CHARGES},
         "sources": {cast(str, row["source"]): source},
+        **({"overshoot": above} if above else {}),
     }
 
 

@@ -249,6 +249,8 @@ def test_where_the_counter_estimates_what_crosses_is_charged_in_full_flagged_and
     receipt = gateway.control.close_run(run)["receipt"]
     assert receipt["totals"]["overshoot"] == {"calls": calls, "input_tokens": above}
     assert receipt["totals"]["charge"]["input_tokens"] == used
+    told = gateway.control.get("/v1/usage?campaign=estimating&by=run")
+    assert told["groups"][0]["overshoot"] == told["total"]["overshoot"] == {"calls": calls, "input_tokens": above}
     assert gateway.control.metric("gateway_overshoot_tokens_total", model="mock", kind="input") == above
 
 
