@@ -11,9 +11,9 @@ from gateway.accounting.entries import PostingLine
 from gateway.accounting.limit import Account, Balance
 from gateway.accounting.quantity import NOTHING, Amounts, Quantity, measure
 
-NO_BALANCE = Balance()
-_tuple = tuple.__new__
-"""Makes a named tuple at a third of the price: without a Python frame."""
+Numbers = tuple[int, int]
+"""Reserved and settled: a balance, where a dozen are made for every call."""
+NO_NUMBERS: Numbers = (0, 0)
 Watcher = Callable[[tuple[PostingLine, ...]], object]
 
 
@@ -22,23 +22,27 @@ class Balances:
 
     def __init__(self, standing: Mapping[Account, Balance] | None = None) -> None:
         self._accounts: dict[str, Account] = {account.key: account for account in standing or ()}
-        self._of: dict[str, Balance] = {account.key: balance for account, balance in (standing or {}).items()}
+        self._of: dict[str, Numbers] = {account.key: (balance.reserved, balance.settled) for account, balance in (standing or {}).items()}
         """By the account's key: a text knows its hash, an account would be asked for it a hundred times a call."""
         self._watchers: list[Watcher] = []
 
     def of(self, account: Account) -> Balance:
-        return self._of.get(account.key, NO_BALANCE)
+        return Balance(*self._of.get(account.key, NO_NUMBERS))
+
+    @property
+    def numbers(self) -> Mapping[str, Numbers]:
+        """The same as `of`, by accounts' keys, for those who ask for all of a call's at once. An account that was never touched is not in it."""
+        return self._of
 
     def apply(self, lines: Iterable[PostingLine]) -> None:
         applied = tuple(lines)
         of = self._of
         for account, reserved, settled in applied:
             key = account.key
-            balance = of.get(key)
-            if balance is None:
+            if key not in of:
                 self._accounts[key] = account
-                balance = NO_BALANCE
-            of[key] = _tuple(Balance, (balance[0] + reserved, balance[1] + settled))
+            before_reserved, before_settled = of.get(key, NO_NUMBERS)
+            of[key] = before_reserved + reserved, before_settled + settled
         for watcher in self._watchers:
             watcher(applied)
 
@@ -53,7 +57,7 @@ class Balances:
             self._accounts.pop(account.key, None)
 
     def __iter__(self) -> Iterator[tuple[Account, Balance]]:
-        return ((self._accounts[key], balance) for key, balance in self._of.items())
+        return ((self._accounts[key], Balance(*numbers)) for key, numbers in self._of.items())
 
     def __len__(self) -> int:
         return len(self._of)

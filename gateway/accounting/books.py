@@ -11,7 +11,7 @@ from gateway.accounting.commands import Adjust, CallCommand, Command, Expire, Op
 from gateway.accounting.contents import KINDS, Body, charge_of, content_of
 from gateway.accounting.entries import Posting, PostingLine
 from gateway.accounting.journal import Journal
-from gateway.accounting.quantity import NOTHING, Amounts, Quantity, measure
+from gateway.accounting.quantity import NOTHING, Amounts, Quantity, measures
 from gateway.accounting.records import post_record
 from gateway.accounting.standing import CallBook, CallStatus, Past, RunStatus, Standing
 from gateway.errors import CommandRejected
@@ -38,7 +38,6 @@ BECOMES: dict[type[CallCommand], CallStatus] = {
 
 QUANTITIES = tuple(Quantity)
 NONE_OF_ANY = dict.fromkeys(QUANTITIES, 0)
-_UNMOVED = (0, 0)
 _tuple = tuple.__new__
 """Makes a named tuple at a third of the price: without a Python frame."""
 
@@ -134,10 +133,6 @@ class Books:
         return Posting(entries=(entry,), lines=(), content=content)
 
 
-def measures(amounts: Amounts) -> dict[Quantity, int]:
-    return {quantity: measure(quantity, amounts) for quantity in QUANTITIES}
-
-
 def opening_lines(command: Reserve | OpenRun) -> tuple[PostingLine, ...]:
     """What the command will post, known before it is written."""
     if isinstance(command, OpenRun):
@@ -153,7 +148,12 @@ def closing_lines(call: CallBook, charge: Amounts) -> tuple[PostingLine, ...]:
     before = measures(call.charge) if call.charge is not None else NONE_OF_ANY
     after = measures(charge)
     change = {quantity: (-held[quantity], after[quantity] - before[quantity]) for quantity in QUANTITIES}
-    return tuple([_tuple(PostingLine, (account, *moved)) for account in call.accounts if (moved := change[account.quantity]) != _UNMOVED])
+    lines = []
+    for account in call.accounts:
+        reserved, settled = change[account.quantity]
+        if reserved or settled:
+            lines.append(_tuple(PostingLine, (account, reserved, settled)))
+    return tuple(lines)
 
 
 def _charge(command: Settle | Void | Expire | Adjust, call: CallBook) -> Amounts:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final as Final_
@@ -100,6 +100,7 @@ _CONCURRENT: Final_ = Quantity.CONCURRENT
 _TOOL_CALLS: Final_ = Quantity.TOOL_CALLS
 _RUNS: Final_ = Quantity.RUNS
 _QUANTITIES: Final_ = tuple(Quantity)
+_NOTHING: Final_ = (0, 0)
 
 
 def need(quantity: Quantity, prompt_tokens: int, output: int) -> int:
@@ -158,15 +159,18 @@ def decide(view: Sequence[LimitView], demand: Demand, patience: Patience) -> Dec
     return Wait(shortfall_of(free_by.limit, free_by.balance, demand), floor)
 
 
-def unhindered(limits: Iterable[Limit], balance_of: Callable[[Account], Balance], demand: Demand, patience: Patience) -> Send | None:
-    """What `decide` says where every limit gives all that the call wants at once and nobody waits; None where it must be asked. Nearly every call."""
+def unhindered(limits: Iterable[Limit], balances: Mapping[str, tuple[int, int]], demand: Demand, patience: Patience) -> Send | None:
+    """What `decide` says where every limit gives all that the call wants at once and nobody waits; None where it must be asked. Nearly every call.
+
+    `balances`: reserved and settled by the account's key.
+    """
     if demand.bound_lowered_want and not demand.exact:
         return None
     prompt, want = demand.prompt_tokens, demand.want
     needs = {quantity: need(quantity, prompt, want) for quantity in _QUANTITIES}
     for limit in limits:
         account = limit.account
-        reserved, settled = balance_of(account)
+        reserved, settled = balances.get(account.key, _NOTHING)
         whole = needs[account.quantity]
         if limit.ceiling - settled - reserved < whole and whole:
             return None

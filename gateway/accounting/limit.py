@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 from gateway.accounting.quantity import Quantity
@@ -67,6 +69,23 @@ class Limit:
     """When the window ends and a new account begins; None for a lifetime."""
     origin: str = ""
     """`file:line` of the policy that set it."""
+
+
+class Limits(tuple[Limit, ...]):
+    """The limits over one call, narrow to broad. They are remembered from call to call, so what every call asks of them is reckoned once."""
+
+    @classmethod
+    def of(cls, limits: Iterable[Limit]) -> Limits:
+        return limits if isinstance(limits, cls) else cls(limits)
+
+    @cached_property
+    def accounts(self) -> tuple[Account, ...]:
+        return tuple(limit.account for limit in self)
+
+    @cached_property
+    def of_run(self) -> tuple[Limit, ...]:
+        """Of the run, of its lane or of one model in it."""
+        return tuple(limit for limit in self if limit.account.scope is Scope.RUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

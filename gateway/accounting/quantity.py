@@ -47,6 +47,19 @@ _CONCURRENT: Final = Quantity.CONCURRENT
 _RUNS: Final = Quantity.RUNS
 
 
+def measures(amounts: Amounts) -> dict[Quantity, int]:
+    """`measure` of each."""
+    return {
+        _REQUESTS: amounts.requests,
+        _INPUT: amounts.input_tokens,
+        _OUTPUT: amounts.output_tokens,
+        _TOTAL: amounts.input_tokens + amounts.output_tokens,
+        _TOOL_CALLS: amounts.tool_calls,
+        _CONCURRENT: amounts.concurrent,
+        _RUNS: amounts.runs,
+    }
+
+
 def measure(quantity: Quantity, amounts: Amounts) -> int:
     """How much of `quantity` these amounts are: applied to the estimate when reserving and to the charge when settling."""
     if quantity is _REQUESTS:

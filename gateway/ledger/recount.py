@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from gateway.accounting.books import BECOMES, FOLLOWS, WRITTEN, closing_lines, measures
+from gateway.accounting.books import BECOMES, FOLLOWS, WRITTEN, closing_lines
 from gateway.accounting.call_row import NOT_CLOSED, STATUS, closed, closing_row, opening_row
 from gateway.accounting.entries import LedgerEntry
-from gateway.accounting.quantity import NOTHING, Amounts
+from gateway.accounting.quantity import NOTHING, Amounts, measures
 from gateway.accounting.receipt import campaign_receipt, run_receipt
 from gateway.accounting.standing import CallBook, CallStatus, account_of, campaign_chain
 from gateway.accounting.tally import CampaignTally, Content, RunTally

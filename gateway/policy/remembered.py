@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.accounting.limit import CallCaps, Limit
+from gateway.accounting.limit import CallCaps, Limits
 from gateway.policy.declaration import GatewayLimits, Policy
 from gateway.policy.resolve import NO_ORIGINS, Origins, call_caps, resolve_limits
 
@@ -23,7 +23,7 @@ class _Resolved:
     origins: Origins
     from_ms: int
     until_ms: int | None
-    limits: tuple[Limit, ...]
+    limits: Limits
 
     def holds(self, now_ms: int) -> bool:
         return self.from_ms <= now_ms and (self.until_ms is None or now_ms < self.until_ms)
@@ -35,12 +35,14 @@ class Remembered:
         self._limits: dict[Names, _Resolved] = {}
         self._caps: dict[tuple[str, str], tuple[Policy, CallCaps]] = {}
 
-    def limits(self, policy: Policy, *, campaign: str, run: str, lane: str, model: str, now_ms: int, origins: Origins = NO_ORIGINS) -> tuple[Limit, ...]:
+    def limits(self, policy: Policy, *, campaign: str, run: str, lane: str, model: str, now_ms: int, origins: Origins = NO_ORIGINS) -> Limits:
         names = (campaign, run, lane, model)
         found = self._limits.get(names)
         if found is not None and found.policy is policy and found.origins is origins and found.holds(now_ms):
             return found.limits
-        limits = resolve_limits(policy, self._gateway_limits, campaign=campaign, run=run, lane=lane, model=model, now_ms=now_ms, origins=origins)
+        limits = Limits(
+            resolve_limits(policy, self._gateway_limits, campaign=campaign, run=run, lane=lane, model=model, now_ms=now_ms, origins=origins)
+        )
         until_ms = min((limit.window_end_ms for limit in limits if limit.window_end_ms is not None), default=None)
         if len(self._limits) >= REMEMBERED_MAX:
             self._limits.clear()

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gateway.accounting.balances import NO_NUMBERS
 from gateway.accounting.commands import Event
-from gateway.accounting.limit import Limit, Scope
-from gateway.accounting.quantity import Amounts, Quantity, measure
+from gateway.accounting.limit import Limit, Limits
+from gateway.accounting.quantity import Amounts, Quantity, measures
 from gateway.proxy.calls import Call
 from gateway.runs.telling import warns_from
 from gateway.services import Services
@@ -39,19 +40,18 @@ def left_headers(call: Call, admission: Admission, services: Services) -> Callab
     if not call.policy.agent.tell_agent:
         return dict
     balances, telling = services.ledger.balances, call.identity.run.telling
-    own = [limit for limit in admission.limits if limit.account.quantity in LEFT_HEADERS and _is_the_runs_own(limit)]
-    before = {limit.account: max(0, limit.ceiling - balances.of(limit.account).settled) for limit in own}
+    own = [limit for limit in Limits.of(admission.limits).of_run if limit.account.quantity in LEFT_HEADERS and _is_the_runs_own(limit)]
+    before = [(limit.account, max(0, limit.ceiling - balances.of(limit.account).settled)) for limit in own]
 
     def told() -> Mapping[str, str]:
-        left = {account: telling.left(account.key, number, balances.of(account).settled) for account, number in before.items()}
-        return {LEFT_HEADERS[account.quantity]: str(number) for account, number in left.items()}
+        return {LEFT_HEADERS[account.quantity]: str(telling.left(account.key, number, balances.of(account).settled)) for account, number in before}
 
     return told
 
 
 def _is_the_runs_own(limit: Limit) -> bool:
     account = limit.account
-    return account.scope is Scope.RUN and not (account.lane or account.model or account.window)
+    return not (account.lane or account.model or account.window)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +67,16 @@ class Warned:
 def warnings(call: Call, admission: Admission, amounts: Amounts, services: Services) -> tuple[Warned, ...]:
     """Those that were not told before. To be asked in the step in which the reservation is posted, before it stands on the balances."""
     warn_at, telling = call.policy.agent.warn_at, call.identity.run.telling
+    if not warn_at:
+        return ()
     found = []
-    for limit in admission.limits if warn_at else ():
+    numbers, measured = services.ledger.balances.numbers, measures(amounts)
+    for limit in Limits.of(admission.limits).of_run:
         account = limit.account
-        if account.scope is not Scope.RUN or account.quantity is Quantity.CONCURRENT:
-            continue
-        balance = services.ledger.balances.of(account)
-        reserved = balance.reserved + measure(account.quantity, amounts)
-        if balance.settled + reserved >= warns_from(warn_at, limit.ceiling) and telling.warn(account.key):
-            found.append(Warned(limit=limit, settled=balance.settled, reserved=reserved))
+        before, settled = numbers.get(account.key, NO_NUMBERS)
+        reserved = before + measured[account.quantity]
+        if settled + reserved >= warns_from(warn_at, limit.ceiling) and account.quantity is not Quantity.CONCURRENT and telling.warn(account.key):
+            found.append(Warned(limit=limit, settled=settled, reserved=reserved))
     return tuple(found)
 
 

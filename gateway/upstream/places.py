@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from gateway.accounting.balances import Balances
 from gateway.accounting.decision import holds, narrowness, need
 from gateway.accounting.entries import PostingLine
-from gateway.accounting.limit import Account, Limit
+from gateway.accounting.limit import Account, Limit, Limits
 from gateway.accounting.quantity import Quantity
 from gateway.upstream.waiter import Place, Waiter
 
@@ -26,7 +26,7 @@ class Places:
     def enter(self, waiter: Waiter, limits: Iterable[Limit]) -> None:
         """The waiter waits on these limits from now on, and no longer on those before. Asides on accounts that it keeps stay."""
         before, kept = waiter.places, waiter.asides
-        waiter.limits = tuple(limits)
+        waiter.limits = Limits.of(limits)
         waiter.places = tuple(self._place(limit.account) for limit in waiter.limits)
         flow = waiter.flow
         for place in waiter.places:

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from gateway.accounting.balances import Balances
 from gateway.accounting.decision import Count, Decision, Final, Patience, Send, Wait, decide, spent, unhindered
+from gateway.accounting.limit import Limits
 from gateway.upstream.alarms import Timers
 from gateway.upstream.call import Refusal, Ticket
 from gateway.upstream.counting import Counting
@@ -49,7 +50,7 @@ class Turns:
         waiter = Waiter(ticket=ticket, sequence=self._sequence, arrived_ms=now, demand=demand)
         refusal = Refusal(code="shutting_down", final=False) if self._shut else ticket.check(now)
         if refusal is None:
-            waiter.limits = tuple(ticket.resolve(now))
+            waiter.limits = Limits.of(ticket.resolve(now))
             refusal = self._hopeless(waiter)
         if refusal is not None:
             self.refuse(waiter, refusal)
@@ -217,7 +218,7 @@ class Turns:
 
     def _at_once(self, waiter: Waiter) -> bool:
         """Nobody waits: the call need not enter the queue if it can be answered now."""
-        verdict: Decision | None = unhindered(waiter.limits, self._balances.of, waiter.demand, waiter.patience)
+        verdict: Decision | None = unhindered(waiter.limits, self._balances.numbers, waiter.demand, waiter.patience)
         if verdict is None:
             verdict = decide(waiter.plain_view(self._balances), waiter.demand, waiter.patience)
         if isinstance(verdict, Final):

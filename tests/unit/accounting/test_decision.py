@@ -244,8 +244,8 @@ def test_a_shortfall_carries_the_numbers_of_its_limit() -> None:
 @settings(max_examples=400, deadline=None)
 def test_what_nothing_hinders_is_what_the_table_sends_as_it_is(view: list[LimitView], demand: Demand, patience: Patience) -> None:
     plain = [LimitView(limit=seen.limit, balance=seen.balance, reopens=seen.reopens) for seen in view]
-    balances = {seen.limit.account: seen.balance for seen in view}
-    at_once = unhindered([seen.limit for seen in view], balances.__getitem__, demand, patience)
+    balances = {seen.limit.account.key: tuple(seen.balance) for seen in view}
+    at_once = unhindered([seen.limit for seen in view], balances, demand, patience)
     decided = decide(plain, demand, patience)
     as_it_is = isinstance(decided, Send) and decided.output == demand.want and decided.clamped_by is None
     lowered = demand.bound_lowered_want and not demand.exact
