@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 from gateway.accounting.settling import Ending, How
 from gateway.accounting.usage import Outcome
@@ -69,11 +70,8 @@ class Reservation(UnderWay):
         relayed = {name: value for name, value in answer.headers.items() if name.lower() in RELAYED_HEADERS}
         agent.prepare(answer.status, {**relayed, **answer_headers(call, self.admission)})
         agent.told_late = left_headers(call, self.admission, self.services)
-        self.relay = Relay(self.meter, agent, CeilingWatch(self.admission.output, self.meter, self._count))
+        self.relay = Relay(self.meter, agent, CeilingWatch(self.admission.output, self.meter, partial(_count, call, self.services)))
         return self.relay
-
-    async def _count(self, text: str) -> int:
-        return (await count_delivered(self.call, self.services, text)).output_tokens
 
     async def attached(self, work: Coroutine[None, None, None]) -> None:
         """The agent waits for it: when it leaves, or the gateway cuts, the engine is left at once. Never raises but cancellation."""
@@ -187,6 +185,11 @@ class Reservation(UnderWay):
         elif not isinstance(error, BadAnswer | CapIgnored | AgentGone):
             log.error("a call failed inside the gateway", exc_info=error, extra={"fields": {"call": self.call.call_id}})
         await asyncio.shield(self.services.background.spawn(settle(self)))
+
+
+async def _count(call: Call, services: Services, text: str) -> int:
+    """No method: a reservation that holds what holds it, and so its body, would stay in memory until the collector comes by."""
+    return (await count_delivered(call, services, text)).output_tokens
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import aiohttp
 
 from gateway.errors import EngineFailure
 from gateway.upstream.offer import AtOnce, Offer
-from gateway.upstream.pool import EngineProtocol, on_lost
+from gateway.upstream.pool import EngineProtocol, nothing, on_lost
 from gateway.upstream.watch import Watch
 
 BODY_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -124,6 +124,7 @@ class Answer:
         """Closes the connection unless the body was read to its end (then it is in the pool already)."""
         self._watch.end()
         self._deaf()
+        self._deaf = nothing  # what it listened with holds this answer
         if not self._complete:
             self._response.close()
 

@@ -131,7 +131,7 @@ def on_lost(response: aiohttp.ClientResponse, callback: Callable[[], None]) -> C
     connection = response.connection
     lost = connection.protocol.closed if connection is not None and connection.protocol is not None else None
     if lost is None:
-        return _nothing
+        return nothing
 
     def heard(_future: asyncio.Future[None]) -> None:
         callback()
@@ -140,7 +140,7 @@ def on_lost(response: aiohttp.ClientResponse, callback: Callable[[], None]) -> C
     return lambda: _remove(lost, heard)
 
 
-def _nothing() -> None:
+def nothing() -> None:
     return
 
 
