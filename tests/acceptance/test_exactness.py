@@ -379,3 +379,20 @@ def test_no_path_goes_round_a_spent_limit(gateway: GatewayProcess, mock: MockPro
             client.request("POST", path, headers={"Authorization": f"Bearer {run.key}", "Content-Type": "application/json"}, body=body)
             assert client.answer().status == 404, path
     assert [seen["path"] for seen in mock.log() if seen["method"] == "POST"] == [], "not even to be counted"
+
+
+def test_each_turn_of_a_loop_has_its_own_record_also_the_one_that_failed(gateway: GatewayProcess, mock: MockProcess) -> None:
+    run = gateway.opened("usual-loop", "r1", policy="usual")
+    turns: list[dict[str, Any]] = list(MESSAGES)
+    expected = []
+    for number in range(5):
+        mock.script({"die": "500"} if number == 3 else {"tool_calls": 1})
+        answer = chat_once(gateway.port, run.key, messages=turns, max_tokens=30)
+        assert answer.status == (500 if number == 3 else 200)
+        expected.append("engine_error" if number == 3 else "completed")
+        if answer.status == 200:
+            turns += [answer.json()["choices"][0]["message"], {"role": "tool", "tool_call_id": "call_0_0", "content": "done"}]
+    ledger = rows(gateway, run)
+    assert [row["outcome"] for row in ledger] == expected
+    assert [row["input_tokens"] for row in ledger if row["source"] == "reported"] == [call["prompt_tokens"] for call in mock.calls() if call["status"] == 200]
+    assert gateway.control.close_run(run)["receipt"]["totals"]["calls"] == 5

@@ -6,6 +6,7 @@ import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,3 +146,22 @@ def test_a_call_that_cannot_be_measured_is_closed_all_the_same_and_its_answer_re
     assert (busy(gateway), record.reserved(gateway)) == (0, 0)
     assert gateway.control.close_run(run)["receipt"], "nothing keeps the run from closing"
     assert record.fits(gateway)
+
+
+@pytest.mark.parametrize("place", ["below a file", "a folder", "no ledger"])
+def test_a_gateway_does_not_begin_where_its_ledger_cannot_be(tmp_path: Path, mock_process: MockProcess, place: str) -> None:
+    gateway = GatewayProcess(tmp_path / "gateway", mock_process.url)
+    if place == "below a file":
+        gateway.ledger.write_text("")
+        path = gateway.ledger / "gateway.ledger"
+    elif place == "a folder":
+        gateway.ledger.mkdir()
+        path = gateway.ledger
+    else:
+        gateway.ledger.write_bytes(b"something else " * 1_000)
+        path = gateway.ledger
+    gateway.config.write_text(gateway.config.read_text().replace(str(gateway.ledger), str(path)))
+    with pytest.raises(AssertionError) as failed, gateway:
+        pass
+    assert "(status 0)" not in str(failed.value) and "Traceback" not in str(failed.value), failed.value
+    assert str(path) in str(failed.value).partition("its output:")[2], "it says which"
