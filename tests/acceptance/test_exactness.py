@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import resource
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from tests.support.crowd import MESSAGES, Caller, crowd
 from tests.support.gateway_process import POLICY, GatewayProcess
 from tests.support.mock_process import MockProcess
 from tests.support.raw_http import RawAnswer, RawClient, chat_once
+from tests.support.skips import skip
 from tests.support.toml import Tables, merged
 from tests.support.waiting import eventually
 
@@ -396,3 +399,19 @@ def test_each_turn_of_a_loop_has_its_own_record_also_the_one_that_failed(gateway
     assert [row["outcome"] for row in ledger] == expected
     assert [row["input_tokens"] for row in ledger if row["source"] == "reported"] == [call["prompt_tokens"] for call in mock.calls() if call["status"] == 200]
     assert gateway.control.close_run(run)["receipt"]["totals"]["calls"] == 5
+
+
+def test_two_thousand_connections_are_served_or_told_and_nothing_is_left_of_them(gateway: GatewayProcess, mock: MockProcess) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 5_000:
+        skip("few-files", "this machine lets a process open too few files")
+    mock.script({"output_tokens": 3})
+    run = gateway.opened("many-connections", "r1", policy="left-known")
+    answers = crowd(gateway.port, [Caller(key=run.key, body={"max_tokens": 3, "stream": number % 2 == 0}) for number in range(2_000)])
+    told = Counter((answer.status, "" if answer.status == 200 else answer.json()["error"]["code"]) for answer in answers)
+    assert set(told) <= {(200, ""), (503, "overloaded")}
+    assert told[200, ""] == len(mock.calls()) >= 1_000, "as many as may wait"
+    assert not any("x-should-retry" in answer.headers for answer in answers if answer.status == 503), "it may be tried again"
+    assert gateway.control.metric("gateway_in_flight_calls") == 0
+    status = Path(f"/proc/{gateway.process.pid}/status")
+    if status.exists():
+        assert int(status.read_text().partition("VmRSS:")[2].split()[0]) < 250_000, "kB"
