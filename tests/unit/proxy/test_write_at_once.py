@@ -1,0 +1,53 @@
+"""What is written past aiohttp is framed as aiohttp frames it, and only where nothing has to be waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+from aiohttp import web
+
+from gateway.proxy.agent_side import WAITS_ABOVE_BYTES, AgentSide
+
+
+class Transport:
+    def __init__(self) -> None:
+        self.closing = False
+        self.waiting = 0
+        self.written = bytearray()
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+
+async def side(transport: Transport | None) -> AgentSide:
+    agent = AgentSide(cast(web.BaseRequest, None))
+    agent._chunked = cast(asyncio.Transport | None, transport)
+    return agent
+
+
+async def test_a_chunk_is_framed() -> None:
+    transport = Transport()
+    agent = await side(transport)
+    agent.last_write_at = 0.0
+    assert agent.write_at_once(b"data: 1\n\n") and agent.write_at_once(bytearray(b"x" * 300))
+    assert transport.written == b"9\r\ndata: 1\n\n\r\n12c\r\n" + b"x" * 300 + b"\r\n"
+    assert agent.last_write_at > 0
+
+
+@pytest.mark.parametrize("why", ["not opened", "backed up", "too much", "closing", "deaf"])
+async def test_nothing_is_done_where_a_write_would_have_to_wait_or_would_fail(why: str) -> None:
+    transport = Transport()
+    agent = await side(None if why == "not opened" else transport)
+    transport.waiting = WAITS_ABOVE_BYTES if why == "backed up" else 0
+    transport.closing = why == "closing"
+    agent.deaf = why == "deaf"
+    assert not agent.write_at_once(b"x" * (WAITS_ABOVE_BYTES + 1 if why == "too much" else 1))
+    assert transport.written == b""
