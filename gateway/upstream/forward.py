@@ -168,6 +168,7 @@ class Sending:
             raise _failure(error, progress, watch.head_phase) from error
         finally:
             PROGRESS.reset(mark)
+        self._body = None  # it is out, and an answer may take an hour
         connected_ms = round(((progress.connected_at or started) - started) * 1_000)
         self._answer = Answer(response, watch, started, connected_ms)
         return self._answer
