@@ -18,10 +18,15 @@ def system_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def boot_ms() -> int:
-    if hasattr(time, "CLOCK_BOOTTIME"):
+if hasattr(time, "CLOCK_BOOTTIME"):
+
+    def boot_ms() -> int:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-    return time.monotonic_ns() // 1_000_000  # not Linux: a suspended machine's time shows as drift
+
+else:  # not Linux: a suspended machine's time shows as drift
+
+    def boot_ms() -> int:
+        return time.monotonic_ns() // 1_000_000
 
 
 class LedgerClock:

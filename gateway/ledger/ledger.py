@@ -35,6 +35,8 @@ BACKLOG_MAX = 20_000
 PROBE_AFTER_S = 0.5
 """After a failed commit the disk is tried again this often."""
 
+_TAKING = (Reserve, OpenRun)
+"""What takes from the balances at the call of `post`."""
 NOTHING_WRITTEN = Posting(entries=(), lines=(), content={})
 
 
@@ -130,7 +132,7 @@ class Ledger:
             self._post_summaries(self._sums.flush(command.at_ms, command.campaign, command.run))
             self._sums.forget(command.campaign, command.run)
         taken: tuple[PostingLine, ...] = ()
-        if isinstance(command, Reserve | OpenRun):
+        if isinstance(command, _TAKING):
             taken = opening_lines(command)
             self.balances.apply(taken)
         self._waiting.append(_Posted(command, future, taken))

@@ -148,12 +148,18 @@ class AgentSide:
     async def _whole(self, status: int, body: bytes) -> web.StreamResponse:
         response = self._response = web.Response(status=status, body=body, headers={**self.headers, **self.told_late()})
         try:
-            async with asyncio.timeout(STALL_S):
-                await response.prepare(self._request)
-                await response.write_eof()
+            if self._backed_up(len(body)):
+                async with asyncio.timeout(STALL_S):
+                    await self._sent(response)
+            else:
+                await self._sent(response)
         except TimeoutError:
             self.abort()
         except (ConnectionError, OSError):
             self.deaf = True
         self.last_byte_at = time.monotonic()
         return response
+
+    async def _sent(self, response: web.Response) -> None:
+        await response.prepare(self._request)
+        await response.write_eof()

@@ -39,12 +39,16 @@ def left_headers(call: Call, admission: Admission, services: Services) -> Callab
     """To be asked for when the answer opens, which is the order in which agents hear of it."""
     if not call.policy.agent.tell_agent:
         return dict
-    balances, telling = services.ledger.balances, call.identity.run.telling
+    numbers, telling = services.ledger.balances.numbers, call.identity.run.telling
+
+    def settled(key: str) -> int:
+        return numbers.get(key, NO_NUMBERS)[1]
+
     own = [limit for limit in Limits.of(admission.limits).of_run if limit.account.quantity in LEFT_HEADERS and _is_the_runs_own(limit)]
-    before = [(limit.account, max(0, limit.ceiling - balances.of(limit.account).settled)) for limit in own]
+    before = [(LEFT_HEADERS[limit.account.quantity], limit.account.key, max(0, limit.ceiling - settled(limit.account.key))) for limit in own]
 
     def told() -> Mapping[str, str]:
-        return {LEFT_HEADERS[account.quantity]: str(telling.left(account.key, number, balances.of(account).settled)) for account, number in before}
+        return {name: str(telling.left(key, number, settled(key))) for name, key, number in before}
 
     return told
 

@@ -16,14 +16,14 @@ from gateway.proxy.ending import end_answer
 from gateway.proxy.keepalive import kept_alive
 from gateway.proxy.may_call import check_open
 from gateway.proxy.refused import REFUSALS, refuse
-from gateway.proxy.reservation import Reservation, admitted
+from gateway.proxy.reservation import Admitted, Reservation
 from gateway.proxy.telling import tell
 from gateway.services import Services
 
 
 async def exchange(request: web.BaseRequest, route: Route, services: Services, agent: AgentSide) -> web.StreamResponse:
     call = await read_call(request, services, route, agent.call_id)  # identify, route, guard; nothing written
-    async with admitted(call, services) as reservation:  # waits holding nothing; slot + all limits in one step ... settled, durable
+    async with Admitted(call, services) as reservation:  # waits holding nothing; slot + all limits in one step ... settled, durable
         agent.headers |= reservation.warning
         await carry(call, reservation, agent, services)
     return await end_answer(call, reservation, agent)  # now the agent may know that it has ended

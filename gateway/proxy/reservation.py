@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Mapping
 from functools import partial
+from types import TracebackType
 
 from gateway.accounting.settling import Ending, How
 from gateway.accounting.usage import Outcome
@@ -192,25 +192,32 @@ async def _count(call: Call, services: Services, text: str) -> int:
     return (await count_delivered(call, services, text)).output_tokens
 
 
-@asynccontextmanager
-async def admitted(call: Call, services: Services) -> AsyncIterator[Reservation]:
-    """Waits for slot and room. Raises Refused; cancelled while it waits, nothing happened."""
-    identity = call.identity
-    handle = services.runs.in_flight.enter(call.call_id, identity.campaign.campaign, identity.run.run, identity.key_id)
-    reserving = Reserving(call, services)
-    try:
-        admission = await services.gate.admit(ticket_of(call, services), reserving.command)
-    except BaseException:
-        identity.run.first_calls.unsent(call.call_id)
-        identity.run.telling.unwarn(each.limit.account.key for each in reserving.warned)
-        handle.end()
-        raise
-    reservation = Reservation(call, services, admission, reserving.sent, handle)
-    reservation.warning = warning_headers(call, reserving.warned)
-    put_on_record(call, reserving.warned, services)
-    services.metrics.in_flight.inc()
-    reach("reserved")
-    try:
-        yield reservation
-    finally:
-        await reservation.close()
+class Admitted:
+    """`async with Admitted(call, services) as reservation`: waits for slot and room. Raises Refused; cancelled while it waits, nothing happened."""
+
+    __slots__ = ("_call", "_reservation", "_services")
+
+    def __init__(self, call: Call, services: Services) -> None:
+        self._call = call
+        self._services = services
+
+    async def __aenter__(self) -> Reservation:
+        call, services, identity = self._call, self._services, self._call.identity
+        handle = services.runs.in_flight.enter(call.call_id, identity.campaign.campaign, identity.run.run, identity.key_id)
+        reserving = Reserving(call, services)
+        try:
+            admission = await services.gate.admit(ticket_of(call, services), reserving.command)
+        except BaseException:
+            identity.run.first_calls.unsent(call.call_id)
+            identity.run.telling.unwarn(each.limit.account.key for each in reserving.warned)
+            handle.end()
+            raise
+        self._reservation = reservation = Reservation(call, services, admission, reserving.sent, handle)
+        reservation.warning = warning_headers(call, reserving.warned)
+        put_on_record(call, reserving.warned, services)
+        services.metrics.in_flight.inc()
+        reach("reserved")
+        return reservation
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._reservation.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-PLAIN_PATH = re.compile(r"/[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
-"""No escapes, no doubled or trailing slash, no authority in front; segments of dots are looked at apart."""
+PLAIN_PATH = re.compile(r"(?:/(?!\.+(?:/|\Z))[A-Za-z0-9._-]+)+")
+"""No escapes, no doubled or trailing slash, no authority in front, no segment of nothing but dots."""
 
 
 def plain_path(target: str) -> str | None:
@@ -14,6 +14,4 @@ def plain_path(target: str) -> str | None:
     The query is dropped: nothing of it is forwarded.
     """
     path = target.partition("?")[0]
-    if not PLAIN_PATH.fullmatch(path) or any(set(segment) == {"."} for segment in path.split("/")[1:]):
-        return None
-    return path
+    return path if PLAIN_PATH.fullmatch(path) else None

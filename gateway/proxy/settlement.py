@@ -234,7 +234,8 @@ def _details(reservation: UnderWay, reading: Reading) -> dict[str, object]:
 
 
 def _text(value: str) -> str:
-    return value.encode("utf-8", "backslashreplace").decode()[:ID_CHARACTERS_MAX]
+    plain = value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    return plain[:ID_CHARACTERS_MAX]
 
 
 def _times(reservation: UnderWay) -> dict[str, int]:

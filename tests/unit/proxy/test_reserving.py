@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.accounting.balances import Balances
 from gateway.accounting.limit import Account, Balance, Limit, Scope
 from gateway.accounting.quantity import Quantity
+from gateway.dialects.received import write
 from gateway.proxy.answer_headers import answer_headers, left_headers
 from gateway.proxy.calls import Call
-from gateway.dialects.received import write
 from gateway.runs.telling import Telling
 from gateway.services import Services
 from gateway.upstream.call import Admission
@@ -39,7 +40,7 @@ def limit(scope: Scope, quantity: Quantity, ceiling: int, **more: str) -> Limit:
 def headers(limits: list[Limit], *, settled: int = 3, tell: bool = True, clamped_by: str | None = None, waited_ms: int = 0) -> dict[str, str]:
     run = SimpleNamespace(telling=Telling())
     call: Any = SimpleNamespace(policy=SimpleNamespace(agent=SimpleNamespace(tell_agent=tell)), identity=SimpleNamespace(run=run))
-    balances = SimpleNamespace(of=lambda _account: Balance(settled=settled, reserved=99))
+    balances = Balances({limit.account: Balance(settled=settled, reserved=99) for limit in limits})
     services: Any = SimpleNamespace(ledger=SimpleNamespace(balances=balances))
     admission: Any = SimpleNamespace(limits=tuple(limits), clamped_by=clamped_by, waited_ms=waited_ms, output=1536)
     return {**answer_headers(cast(Call, call), cast(Admission, admission)), **left_headers(call, cast(Admission, admission), cast(Services, services))()}
