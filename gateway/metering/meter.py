@@ -35,7 +35,11 @@ class Meter:
         """Raises BadAnswer; what was found before it has been given out."""
         if self._decoder is None:
             see = self.see
-            return [(frame, see(frame)) for frame in self._framer.feed(data)]
+            frames = self._framer.feed(data)
+            if len(frames) == 1:  # as engines send, and two calls less
+                frame = frames[0]
+                return [(frame, see(frame))]
+            return [(frame, see(frame)) for frame in frames]
         return [marked for piece in self._decoder.decode(data) for marked in self._pieces(piece)]
 
     def end(self) -> list[Marked]:

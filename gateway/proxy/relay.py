@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
@@ -143,12 +143,18 @@ class Relay:
             await self._watch.check()
             self._content = False
 
-    def _sorted(self, marked: Iterable[tuple[Frame, Mark]]) -> bytearray:
+    def _sorted(self, marked: Sequence[tuple[Frame, Mark]]) -> bytes | bytearray:
         """What may go out now; the rest is held. Notes what the events mean."""
-        passing = bytearray()
         streams = self._meter.streams
+        if len(marked) == 1 and streams and not self.terminal:
+            frame, mark = marked[0]
+            if mark is _CONTENT and frame.kind is _EVENT:  # nearly all that an engine sends
+                self._content = True
+                self._watch.content()
+                return frame.raw
+        passing = bytearray()
         for frame, mark in marked:
-            if mark is _CONTENT and frame.kind is _EVENT and streams and not self.terminal:  # nearly all of them
+            if mark is _CONTENT and frame.kind is _EVENT and streams and not self.terminal:
                 self._content = True
                 self._watch.content()
                 passing += frame.raw

@@ -19,11 +19,13 @@ AtOnce = Callable[[bytes], bool]
 class Offer:
     """One wait. To be called after every arrival."""
 
-    __slots__ = ("_arrival", "_at_once", "_content", "_more", "_reading", "_watch")
+    __slots__ = ("_arrival", "_at_once", "_clock", "_content", "_more", "_read", "_reading", "_watch")
 
     def __init__(self, content: aiohttp.StreamReader, watch: Watch, at_once: AtOnce, arrival: asyncio.Future[bytes]) -> None:
         self._content = content
+        self._read = content.read_nowait
         self._watch = watch
+        self._clock = arrival.get_loop().time
         self._at_once = at_once
         self._arrival = arrival
         self._reading = False
@@ -35,27 +37,26 @@ class Offer:
             return
         self._reading = True
         try:
-            self._read()
+            self._offer()
             while self._more:
                 self._more = False
-                self._read()
+                self._offer()
         except Exception as error:
             if not self._arrival.done():
                 self._arrival.set_exception(error)
         finally:
             self._reading = False
 
-    def _read(self) -> None:
-        content, arrival, watch = self._content, self._arrival, self._watch
+    def _offer(self) -> None:
+        arrival, watch = self._arrival, self._watch
         if arrival.done():
             return
-        if content.is_eof() or content.exception() is not None:
+        data = self._read()  # raises what broke the body
+        if data:
+            if watch.first_byte_at is not None and self._at_once(data):
+                watch.waiting_since = self._clock()
+            elif not arrival.done():
+                arrival.set_result(data)
+                return
+        if self._content.is_eof() and not arrival.done():
             arrival.set_result(b"")
-            return
-        data = content.read_nowait()
-        if not data:
-            return
-        if watch.first_byte_at is not None and self._at_once(data):
-            watch.waiting_since = watch.now()
-        elif not arrival.done():
-            arrival.set_result(data)

@@ -64,6 +64,11 @@ class EngineProtocol(ResponseHandler):
         if self.on_arrival is not None:
             self.on_arrival()
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """aiohttp asks for it after every read, and would parse an empty piece each time: where nothing was paused there is nothing to resume."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         ResponseHandler.connection_lost(self, exc)
         if self.on_arrival is not None:
