@@ -39,10 +39,12 @@ class Balances:
         of = self._of
         for account, reserved, settled in applied:
             key = account.key
-            if key not in of:
+            before = of.get(key)
+            if before is None:
                 self._accounts[key] = account
-            before_reserved, before_settled = of.get(key, NO_NUMBERS)
-            of[key] = before_reserved + reserved, before_settled + settled
+                of[key] = reserved, settled
+            else:
+                of[key] = before[0] + reserved, before[1] + settled
         for watcher in self._watchers:
             watcher(applied)
 

@@ -46,15 +46,14 @@ class Turns:
         """All that can be said at once is said before this returns."""
         now = self._now_ms()
         self._sequence += 1
-        demand = ticket.demand(ticket.bound_tokens, ticket.bound_exact)
-        waiter = Waiter(ticket=ticket, sequence=self._sequence, arrived_ms=now, demand=demand)
+        waiter = Waiter(ticket=ticket, sequence=self._sequence, arrived_ms=now, demand=ticket.demand(ticket.bound_tokens, ticket.bound_exact))
         refusal = Refusal(code="shutting_down", final=False) if self._shut else ticket.check(now)
         if refusal is None:
             waiter.limits = Limits.of(ticket.resolve(now))
             refusal = self._hopeless(waiter)
         if refusal is not None:
             self.refuse(waiter, refusal)
-        elif len(self.queue) or not self._at_once(waiter):
+        elif len(self.queue) or not self._at_once(waiter, now):
             self._enqueue(waiter)
         return waiter
 
@@ -165,8 +164,7 @@ class Turns:
             turn, waiter = heapq.heappop(heap)
             if not waiter.queued or not (waiter.stale or waiter.asides or open_at(waiter.ticket.engine)):
                 continue
-            current = turn_of(waiter)
-            if current != turn:
+            if (current := turn_of(waiter)) != turn:
                 heapq.heappush(heap, (current, waiter))  # its run was served meanwhile
                 continue
             self._consider(waiter)
@@ -198,10 +196,10 @@ class Turns:
         self.queue.decided(waiter)
         return verdict
 
-    def _admit(self, waiter: Waiter, send: Send) -> None:
-        """It leaves the queue, one way or the other."""
-        now = self._now_ms()
-        if (refusal := waiter.ticket.check(now)) is not None:
+    def _admit(self, waiter: Waiter, send: Send, checked_ms: int | None = None) -> None:
+        """It leaves the queue, one way or the other. `checked_ms`: the moment for which it is known that it may still go."""
+        now = self._now_ms() if checked_ms is None else checked_ms
+        if checked_ms is None and (refusal := waiter.ticket.check(now)) is not None:
             self.refuse(waiter, refusal)
             return
         admission = admission_of(waiter, send, now)
@@ -216,16 +214,15 @@ class Turns:
             self.queue.clock_begun(waiter.run)
         self.wake(Cause.ADMITTED)
 
-    def _at_once(self, waiter: Waiter) -> bool:
-        """Nobody waits: the call need not enter the queue if it can be answered now."""
-        verdict: Decision | None = unhindered(waiter.limits, self._balances.numbers, waiter.demand, waiter.patience)
-        if verdict is None:
-            verdict = decide(waiter.plain_view(self._balances), waiter.demand, waiter.patience)
+    def _at_once(self, waiter: Waiter, now: int) -> bool:
+        """Nobody waits: the call need not enter the queue if it can be answered now. It was checked for this moment."""
+        at_once = unhindered(waiter.limits, self._balances.numbers, waiter.demand, waiter.patience)
+        verdict = at_once or decide(waiter.plain_view(self._balances), waiter.demand, waiter.patience)
         if isinstance(verdict, Final):
             self.refuse(waiter, budget_reached(verdict))
             return True
         if isinstance(verdict, Send) and self._slots.any_free(waiter.ticket.engine) and not waiter.ticket.halted():
-            self._admit(waiter, verdict)
+            self._admit(waiter, verdict, now)
             return True
         return False
 

@@ -12,7 +12,7 @@ from tests.unit.upstream import test_turns_counting, test_turns_rules
 
 MUTANTS = {
     "a call that arrives after the deadline is not told": ("if self._shut else ticket.check(now)", "if self._shut else None"),
-    "whoever arrives goes before those who wait": ("elif len(self.queue) or not self._at_once(waiter):", "elif not self._at_once(waiter):"),
+    "whoever arrives goes before those who wait": ("elif len(self.queue) or not self._at_once(waiter, now):", "elif not self._at_once(waiter, now):"),
     "a full queue takes one more": ("if len(self.queue) >= self._queue_length:", "if len(self.queue) > self._queue_length:"),
     "a queue is full one too early": ("if len(self.queue) >= self._queue_length:", "if len(self.queue) + 1 >= self._queue_length:"),
     "sent without a slot": ("case Send() if slot and not halted:", "case Send() if not halted:"),
