@@ -54,21 +54,27 @@ async def read_body(request: web.BaseRequest, bounds: BodyBounds) -> bytes:
     if request.version >= HttpVersion11 and request.headers.get("expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # the answer itself has not begun
-    held = bytearray()
-    first = b""
     try:
+        if request.content.is_eof():  # all of it is here: nothing to wait for
+            return await _pieces(request, bounds.max_bytes)
         async with asyncio.timeout(bounds.read_seconds):
-            async for piece in request.content.iter_any():
-                if len(first) + len(held) + len(piece) > bounds.max_bytes:
-                    raise BodyRefused("body_too_large", _TOO_LARGE)
-                if first:
-                    held += piece
-                else:
-                    first = piece
+            return await _pieces(request, bounds.max_bytes)
     except TimeoutError:
         raise BodyRefused("body_invalid", "The body did not arrive in time.") from None
     except web.RequestPayloadError:
         raise BodyRefused("body_invalid", "The body is not framed as its head says.") from None
+
+
+async def _pieces(request: web.BaseRequest, max_bytes: int) -> bytes:
+    held = bytearray()
+    first = b""
+    async for piece in request.content.iter_any():
+        if len(first) + len(held) + len(piece) > max_bytes:
+            raise BodyRefused("body_too_large", _TOO_LARGE)
+        if first:
+            held += piece
+        else:
+            first = piece
     return first + held if held else first
 
 
