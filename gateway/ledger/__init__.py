@@ -6,7 +6,7 @@ keeps, the books (`gateway.accounting.books`) decide; nothing in here knows a li
 * ledger.py      posting, group commit, balances at hand, when nothing may be admitted
 * committer.py   the one thread that writes, and how it recovers from a failed commit
 * store.py       what a store must do
-* sqlite.py      the SQLite store; schema.py opens and migrates its file, written.py finds what was written
+* sqlite.py      the SQLite store; schema.py opens and migrates its file, written.py finds what was written, many.py writes many rows in one step
 * connect.py     from an address to a store
 * lock.py        one process a ledger
 * clock.py       the only clock of records

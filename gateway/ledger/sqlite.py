@@ -21,19 +21,24 @@ from gateway.accounting.replay import apply
 from gateway.accounting.standing import CallStatus, Head, Standing, account_of
 from gateway.errors import CommandRejected, LedgerUnavailable
 from gateway.ledger import schema
+from gateway.ledger.many import Many, Row, marks
 from gateway.ledger.store import RefusalCounts
 from gateway.ledger.written import Written, calls, entries
 
-Row = tuple[object, ...]
-
-INSERT_ENTRY = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?)"
-INSERT_CALL = f"INSERT INTO call_records ({', '.join(OPENING_COLUMNS)}) VALUES ({', '.join('?' * len(OPENING_COLUMNS))})"
+INSERT_ENTRIES = Many("INSERT INTO journal VALUES ", "(?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?)")
+INSERT_CALLS = Many(f"INSERT INTO call_records ({', '.join(OPENING_COLUMNS)}) VALUES ", marks(len(OPENING_COLUMNS)))
 KEPT = ("outcome", "counted_by", "flags")
 """Of these an adjustment says nothing: what stood there stays."""
-_SET = ", ".join(f"{column} = coalesce(?, {column})" if column in KEPT else f"{column} = ?" for column in CLOSING_COLUMNS)
-CLOSE_CALL = f"UPDATE call_records SET {_SET} WHERE call_id = ?"
-ADD_TO_BALANCE = """INSERT INTO accounts VALUES (?, ?, ?)
-ON CONFLICT (account) DO UPDATE SET reserved = reserved + excluded.reserved, settled = settled + excluded.settled"""
+_NEW = [(column, f"new.column{place}") for place, column in enumerate(CLOSING_COLUMNS, 1)]
+_SET = ", ".join(f"{column} = coalesce({new}, {column})" if column in KEPT else f"{column} = {new}" for column, new in _NEW)
+CLOSE_CALLS = Many(
+    f"UPDATE call_records SET {_SET} FROM (VALUES ", marks(len(CLOSING_COLUMNS) + 1), f") AS new WHERE call_id = new.column{len(CLOSING_COLUMNS) + 1}"
+)
+ADD_TO_BALANCES = Many(
+    "INSERT INTO accounts VALUES ",
+    marks(3),
+    " ON CONFLICT (account) DO UPDATE SET reserved = reserved + excluded.reserved, settled = settled + excluded.settled",
+)
 
 
 class SqliteStore:
@@ -47,7 +52,7 @@ class SqliteStore:
         self._chain_ids: dict[str, int] = {}
         self._entry_rows: list[Row] = []
         self._opened: list[Row] = []
-        self._closed: list[Row] = []
+        self._closed: dict[str, Row] = {}
         self._changes: dict[str, tuple[int, int]] = {}
 
     def migrate(self) -> None:
@@ -157,7 +162,9 @@ class SqliteStore:
                 self._opened.append(opening_row(posting.content, str(run.opening.get("label", ""))))
                 self._written.absent.discard(entry.call_id)
             elif entry.kind in STATUS:
-                self._closed.append((*closing_row(posting.content), entry.call_id))
+                if entry.call_id in self._closed:  # one statement may change a row but once
+                    self._flush()
+                self._closed[entry.call_id] = (*closing_row(posting.content), entry.call_id)
         for line in posting.lines:
             key = line.account.key
             reserved, settled = self._changes.get(key, (0, 0))
@@ -171,15 +178,10 @@ class SqliteStore:
 
     def _flush(self) -> None:
         """Writes what the batch has gathered, inside its transaction."""
-        many = self._connection.executemany
-        if self._entry_rows:
-            many(INSERT_ENTRY, self._entry_rows)
-        if self._opened:
-            many(INSERT_CALL, self._opened)
-        if self._closed:
-            many(CLOSE_CALL, self._closed)
-        if self._changes:
-            many(ADD_TO_BALANCE, [(key, *change) for key, change in self._changes.items() if change != (0, 0)])
+        INSERT_ENTRIES.run(self._connection, self._entry_rows)
+        INSERT_CALLS.run(self._connection, self._opened)
+        CLOSE_CALLS.run(self._connection, list(self._closed.values()))
+        ADD_TO_BALANCES.run(self._connection, [(key, *change) for key, change in self._changes.items() if change != (0, 0)])
         self._forget()
 
     def _roll_back(self) -> None:
