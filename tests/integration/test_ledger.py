@@ -22,7 +22,7 @@ from gateway.ledger.ledger import Ledger
 from gateway.ledger.lock import LedgerLock
 from gateway.ledger.reading import LedgerReader
 from gateway.ledger.state import CampaignStanding, RunStanding
-from tests.support.paper_books import account, open_campaign, open_run, refuse, reserve, settle
+from tests.support.paper_books import account, adjust, open_campaign, open_run, refuse, reserve, settle
 
 OUTPUT = account("run:c/r", "output_tokens")
 CONCURRENT = account("run:c/r", "concurrent")
@@ -81,6 +81,16 @@ async def test_what_gathers_while_a_batch_is_written_goes_as_the_next_in_the_ord
     assert order == [f"{kind} {number}" for number in range(100) for kind in ("Reserve", "Settle")]
     assert sum(batches) == 200
     assert len(batches) < 20
+
+
+async def test_a_call_that_is_closed_and_corrected_in_one_batch_stands_as_corrected(ledger: Ledger, tmp_path: Path):
+    await ledger.post(held("a"))
+    await asyncio.gather(ledger.post(settle("a", 30)), ledger.post(adjust("a", 40)), ledger.post(adjust("a", 50)))
+    assert ledger.balances.of(OUTPUT) == Balance(0, 50)
+    with LedgerReader(tmp_path / "ledger.db") as reader:
+        assert reader.verify().fits
+    rows = sqlite3.connect(tmp_path / "ledger.db").execute("SELECT status, outcome, charged_output_tokens FROM call_records").fetchall()
+    assert rows == [("adjusted", "completed", 50)]
 
 
 async def test_a_release_is_told_after_a_commit_that_lowered_something(ledger: Ledger):
