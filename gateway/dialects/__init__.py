@@ -8,6 +8,8 @@ Rule: pure, and no format knows of another; what several share stands in modules
 * openai_answer.py: what was delivered: text, reasoning, tool calls, finish reasons
 * openai_counts.py: which of an answer's reports stands
 * openai_usage.py: one report: a `usage` object, or llama.cpp's `timings`
+* usage_report.py: one report of counts, whatever a format calls its numbers
+* output_caps.py: names under which a body may set how much an engine makes
 * openai_replies.py: the OpenAI form of refusals, errors and the list of models
 * answer_errors.py: errors in an engine's answer, in all their forms
 * guard.py: what no body may hold unless the policy allows it

@@ -17,13 +17,8 @@ from gateway.dialects.guard import guard_fields, guard_part, guard_tools
 from gateway.dialects.json_text import compact
 from gateway.dialects.openai_chunks import ChunkReader
 from gateway.dialects.openai_replies import DONE, data_event, error_event, reply
+from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA, OURS, lower
 
-CAPS: Final = (
-    "max_completion_tokens", "max_tokens", "n_predict", "max_output_tokens", "max_new_tokens", "max_length", "max_gen_len", "num_predict",
-    "max_tokens_to_sample",
-)  # fmt: skip
-MINIMA: Final = ("min_tokens", "min_new_tokens", "min_completion_tokens", "min_length")
-BUDGETS: Final = ("thinking_token_budget", "thinking_budget_tokens", "reasoning_budget_tokens", "thinking_budget", "reasoning_budget", "reasoning_tokens")
 CHOICES_MAX: Final = 128
 SETTINGS: Final = frozenset(
     {
@@ -91,13 +86,9 @@ class OpenAIChat:
 
     def forward_body(self, request: CallRequest, facts: ForwardFacts, *, ceiling_per_choice: int, call_id: str = "") -> dict[str, Any]:
         removed = facts.strip_fields
-        body = {name: value for name, value in request.body.items() if name not in removed and name not in CAPS and name not in _OURS}
+        body = {name: value for name, value in request.body.items() if name not in removed and name not in CAPS and name not in OURS}
         body["model"] = facts.model
-        for name in (*MINIMA, *BUDGETS):
-            value = body.get(name)
-            if isinstance(value, int | float) and value > ceiling_per_choice:
-                body[name] = ceiling_per_choice
-        _lower_nested(body, ceiling_per_choice)
+        lower(body, ceiling_per_choice)
         if not request.stream:
             body.pop("stream_options", None)
         elif facts.asks_usage:
@@ -139,10 +130,6 @@ class OpenAIChat:
             counts = {"prompt_tokens": given, "completion_tokens": output, "total_tokens": given + output}
             pieces.append(data_event({**head, "choices": [], "usage": counts}))
         return b"".join((*pieces, DONE))
-
-
-_OURS: Final = frozenset({"rid", "request_id", "response_fields", "sse_ping_interval", "n_cmpl", "best_of"})
-"""Never forwarded: the gateway's own to set, or without meaning but to mislead the meter."""
 
 
 def _choices(body: Mapping[str, Any]) -> int:
@@ -188,11 +175,3 @@ def _read_part(part: object, parts: list[str], allowed: frozenset[str]) -> int:
     parts.extend(value for name in ("text", "refusal", "thinking", "reasoning") if isinstance(value := part.get(name), str))
     guard_part(part, kind if kind in _KNOWN_PARTS else "content", allowed)
     return 1 if kind in _PICTURES or not _PICTURES.isdisjoint(part) else 0
-
-
-def _lower_nested(body: dict[str, Any], ceiling: int) -> None:
-    """Thinking budgets inside objects: copied before they are changed, for the body as received is read only."""
-    for name, inside in (("reasoning", "max_tokens"), ("thinking", "budget_tokens"), ("chat_template_kwargs", "thinking_budget")):
-        value = body.get(name)
-        if isinstance(value, dict) and isinstance(value.get(inside), int | float) and value[inside] > ceiling:
-            body[name] = {**value, inside: ceiling}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gateway.dialects.openai_usage import Note, Report, read_timings, read_usage
+from gateway.dialects.openai_usage import read_timings, read_usage
+from gateway.dialects.usage_report import Note, Report
 
 
 @dataclass(frozen=True, slots=True)
