@@ -77,6 +77,8 @@ class CallRequest:
     """With PLAIN: the prompts, or the pieces of them, each tokenised by itself."""
     prompt_ids: int = 0
     """Tokens that the body gives as numbers."""
+    generates: bool = True
+    """False where nothing is generated (embeddings, rerank): no cap is written, and nothing is reserved but the prompt."""
     json_lines: bool = False
     """Its stream is JSON lines, not server-sent events: nothing but its events may stand in it."""
 
