@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.dialects import DIALECTS, FAMILIES
 from gateway.dialects.dialect import BodyError, CallRequest, ForwardFacts
 from gateway.dialects.guard import GUARDED
-from gateway.dialects.openai_chat import BUDGETS, CAPS, MINIMA
+from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA
 
 CHAT = DIALECTS["openai.chat"]
 LLAMA = ForwardFacts(model="own", cap_name="max_tokens", strip_fields=frozenset({"verbose", "n_predict"}), asks_usage=False)
