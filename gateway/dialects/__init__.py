@@ -4,7 +4,17 @@ Rule: pure, and no format knows of another; what several share stands in modules
 
 * dialect.py: `Dialect`, the questions that every format answers, and the data that goes in and out
 * openai_chat.py: OpenAI chat completions
-* openai_chunks.py: reads the answers of OpenAI chat: chunks and bodies
+* openai_completions.py: OpenAI plain completions
+* openai_responses.py: OpenAI Responses
+* openai_embeddings.py: OpenAI embeddings
+* rerank.py: rerank
+* openai_chunks.py: reads the answers of OpenAI chat and completions: chunks and bodies
+* responses_body.py: the items and tools of a Responses body
+* responses_events.py: reads the answers of Responses: events and bodies
+* responses_replies.py: the Responses form of refusals, errors and ends
+* input_answer.py: reads answers in which nothing was generated
+* prompts.py: prompts where no template is used
+* openai_settings.py: the settings of an OpenAI-shaped body, and a body as it is sent on
 * openai_answer.py: what was delivered: text, reasoning, tool calls, finish reasons
 * openai_counts.py: which of an answer's reports stands
 * openai_usage.py: one report: a `usage` object, or llama.cpp's `timings`
@@ -26,12 +36,27 @@ from typing import Final
 
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.openai_chat import OpenAIChat
+from gateway.dialects.openai_completions import OpenAICompletions
+from gateway.dialects.openai_embeddings import OpenAIEmbeddings
+from gateway.dialects.openai_responses import OpenAIResponses
+from gateway.dialects.rerank import Rerank
 
-DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (OpenAIChat(),)}
+_ALL: Final[tuple[Dialect, ...]] = (
+    OpenAIChat(),
+    OpenAICompletions(),
+    OpenAIResponses(),
+    OpenAIEmbeddings(),
+    Rerank(),
+)
+DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in _ALL}
 """A format's name, as policies write it -> the format."""
 
 FAMILIES: Final[dict[tuple[str, str], str]] = {
     ("POST", "/v1/chat/completions"): "openai.chat",
+    ("POST", "/v1/completions"): "openai.completions",
+    ("POST", "/v1/responses"): "openai.responses",
+    ("POST", "/v1/embeddings"): "openai.embeddings",
+    ("POST", "/v1/rerank"): "rerank",
     ("GET", "/v1/models"): "openai.models",
 }
 """Method and path -> name. `openai.models` is a list of what is declared (`openai_replies.models_reply`): no call, and no format of its own."""
