@@ -92,6 +92,8 @@ _FAILURES: Final = {"closed": Outcome.ENGINE_CLOSED, "timeout": Outcome.ENGINE_T
 _ERRORS: Final = frozenset({ErrorClass.MID_STREAM_ERROR, ErrorClass.ERROR_IN_200, ErrorClass.SERVER_ERROR})
 _BROKEN_ENDS: Final = frozenset({"error", "abort"})
 """Finish reasons by which an engine says that it failed."""
+_LENGTH_WORDS: Final = frozenset({"length", "max_tokens", "max_output_tokens", "limit", "model_context_window_exceeded"})
+"""Finish reasons, one format's or another's, that say that the output reached its ceiling."""
 UNREADABLE: Final = frozenset({"bad_json_body", "body_too_large"})
 """Anomalies of a reading that leave a whole answer unread."""
 
@@ -189,7 +191,7 @@ def _outcome(reading: Reading, ending: Ending, source: Source, usage: Usage, hel
     if not _BROKEN_ENDS.isdisjoint(words):
         return Outcome.ENGINE_ERROR
     reached = source is Source.REPORTED and usage.output_tokens is not None and usage.output_tokens >= held.ceiling
-    return Outcome.LENGTH if reached or "length" in words else Outcome.COMPLETED
+    return Outcome.LENGTH if reached or not _LENGTH_WORDS.isdisjoint(words) else Outcome.COMPLETED
 
 
 def _credible(reading: Reading, held: Held) -> tuple[Reading, tuple[str, ...]]:
