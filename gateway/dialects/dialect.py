@@ -77,6 +77,8 @@ class CallRequest:
     """With PLAIN: the prompts, or the pieces of them, each tokenised by itself."""
     prompt_ids: int = 0
     """Tokens that the body gives as numbers."""
+    prompt_begins: int | None = None
+    """Prompts that begin with a text, where a tokenizer may put a token before; None: every one, if no numbers are given."""
     generates: bool = True
     """False where nothing is generated (embeddings, rerank): no cap is written, and nothing is reserved but the prompt."""
     json_lines: bool = False

@@ -49,8 +49,6 @@ class OpenAICompletions:
             raise invalid("n", "smaller")
         stream = flag(body, "stream")
         asked_usage = flag(object_of(body, "stream_options"), "include_usage", "stream_options.")
-        suffix = body.get("suffix")
-        texts = (*prompts.texts, suffix) if isinstance(suffix, str) and suffix else prompts.texts
         return CallRequest(
             model=model,
             stream=stream,
@@ -65,8 +63,9 @@ class OpenAICompletions:
             tool_names=(),
             body=body,
             rendering=Rendering.PLAIN,
-            prompt_texts=texts,
+            prompt_texts=prompts.texts,
             prompt_ids=prompts.ids,
+            prompt_begins=prompts.begins,
         )
 
     def forward_body(self, request: CallRequest, facts: ForwardFacts, *, ceiling_per_choice: int, call_id: str = "") -> dict[str, Any]:

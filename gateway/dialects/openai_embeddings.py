@@ -53,6 +53,7 @@ class OpenAIEmbeddings:
             rendering=Rendering.PLAIN,
             prompt_texts=inputs.texts,
             prompt_ids=inputs.ids,
+            prompt_begins=inputs.begins,
             generates=False,
         )
 

@@ -21,31 +21,35 @@ class Prompts:
     """Of all prompts, in order."""
     ids: int
     """Tokens given as numbers."""
+    begins: int
+    """How many begin with a text."""
 
 
 def read_prompts(value: object, name: str) -> Prompts:
     """Raises BodyError."""
     if isinstance(value, str):
-        return Prompts(count=1, texts=(value,), ids=0)
+        return Prompts(count=1, texts=(value,), ids=0, begins=1)
     if not isinstance(value, list) or not value:
         raise invalid(name, _WHAT)
     if any(_is_id(item) for item in value):
         texts, ids = _pieces(value, name)
-        return Prompts(count=1, texts=texts, ids=ids)
+        return Prompts(count=1, texts=texts, ids=ids, begins=isinstance(value[0], str))
     if len(value) > PROMPTS_MAX:
         raise invalid(name, "a shorter list")
     found: list[str] = []
-    ids = 0
+    ids = begins = 0
     for item in value:
         if isinstance(item, str):
             found.append(item)
+            begins += 1
         elif isinstance(item, list) and item:
             texts, numbers = _pieces(item, name)
             found.extend(texts)
             ids += numbers
+            begins += isinstance(item[0], str)
         else:
             raise invalid(name, _WHAT)
-    return Prompts(count=len(value), texts=tuple(found), ids=ids)
+    return Prompts(count=len(value), texts=tuple(found), ids=ids, begins=begins)
 
 
 def _pieces(items: list[object], name: str) -> tuple[tuple[str, ...], int]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.body_fields import flag, invalid, text_of
-from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
+from gateway.dialects.dialect import CallRequest, ForwardFacts, PromptSizes, Rendering, Reply, Wording
 from gateway.dialects.guard import guard_fields
 from gateway.dialects.input_answer import InputReader
 from gateway.dialects.openai_replies import error_event, reply
@@ -54,6 +54,8 @@ class Rerank:
             body=body,
             rendering=Rendering.PLAIN,
             prompt_texts=texts,
+            prompt_begins=len(texts),
+            sizes=PromptSizes(messages=len(documents)),
             generates=False,
         )
 
