@@ -12,10 +12,28 @@ from gateway.engines.engine import Engine
 
 GENERIC: Final = Engine(
     kind="generic",
-    paths={"openai.chat": "/v1/chat/completions"},
+    paths={
+        "openai.chat": "/v1/chat/completions",
+        "openai.completions": "/v1/completions",
+        "openai.responses": "/v1/responses",
+        "openai.embeddings": "/v1/embeddings",
+        "rerank": "/v1/rerank",
+        "anthropic.messages": "/v1/messages",
+        "tgi.generate": "/generate",
+        "tgi.generate_stream": "/generate_stream",
+        "lmstudio.chat": "/api/v1/chat",
+    },
     health_path="/health",
     models_path="/v1/models",
-    cap_names={"openai.chat": "max_tokens"},
+    cap_names={
+        "openai.chat": "max_tokens",
+        "openai.completions": "max_tokens",
+        "openai.responses": "max_output_tokens",
+        "anthropic.messages": "max_tokens",
+        "tgi.generate": "max_new_tokens",
+        "tgi.generate_stream": "max_new_tokens",
+        "lmstudio.chat": "max_output_tokens",
+    },
     strip_fields=frozenset(
         {
             "n_predict",

@@ -13,10 +13,26 @@ from gateway.engines.engine import Engine
 
 LLAMA_CPP: Final = Engine(
     kind="llama.cpp",
-    paths={"openai.chat": "/v1/chat/completions"},
+    paths={
+        "openai.chat": "/v1/chat/completions",
+        "openai.completions": "/v1/completions",
+        "openai.responses": "/v1/responses",
+        "openai.embeddings": "/v1/embeddings",
+        "rerank": "/v1/rerank",
+        "anthropic.messages": "/v1/messages",
+        "anthropic.count_tokens": "/v1/messages/count_tokens",
+        "llamacpp.completion": "/completion",
+        "llamacpp.embedding": "/embedding",
+    },
     health_path="/health",
     models_path="/v1/models",
-    cap_names={"openai.chat": "max_tokens"},
+    cap_names={
+        "openai.chat": "max_tokens",
+        "openai.completions": "max_tokens",
+        "openai.responses": "max_output_tokens",
+        "anthropic.messages": "max_tokens",
+        "llamacpp.completion": "n_predict",
+    },
     strip_fields=frozenset(
         {
             # caps under other names: one name is written by the gateway

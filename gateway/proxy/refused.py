@@ -38,7 +38,8 @@ async def refuse(error: Exception, route: Route | None, services: Services, agen
             refusal = Refusal(code=error.code, final=True, field_name=getattr(error, "field_name", ""))
         case _:
             log.error("a call failed inside the gateway", exc_info=error)
-            return await agent.reply(openai_reply(INTERNAL))
+            dialect = DIALECTS.get(route.api) if route is not None else None
+            return await agent.reply(openai_reply(INTERNAL) if dialect is None else dialect.reply(INTERNAL))
     assert route is not None, "only a request with a route is refused by name"
     services.metrics.refusals.labels(refusal.code).inc()
     if refusal.shortfall is not None and refusal.final:

@@ -155,11 +155,17 @@ class Relay:
 
 
 def _readable(raw: bytes) -> bool:
-    """A last event that lacks nothing but its blank line."""
+    """A last event that lacks nothing but its blank line, or a line of JSON that lacks its end."""
+    if raw.lstrip()[:1] == b"{":
+        return _is_json(raw)
     lines = [line.removeprefix(b"data:").strip() for line in raw.splitlines() if line.startswith(b"data:")]
     text = b"\n".join(lines)
     if text == b"[DONE]":
         return True
+    return _is_json(text)
+
+
+def _is_json(text: bytes) -> bool:
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError:
