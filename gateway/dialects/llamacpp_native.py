@@ -81,6 +81,7 @@ class _LlamaCpp:
             rendering=Rendering.PLAIN,
             prompt_texts=tuple(prompt.texts),
             prompt_ids=prompt.ids,
+            prompt_begins=prompt.begins,
             generates=generates,
         )
 

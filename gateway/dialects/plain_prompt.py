@@ -1,4 +1,4 @@
-"""A prompt that no template renders: a text, token numbers, both in one list, or several of these."""
+"""A prompt as servers' own formats take it: as plain completions do, or a text beside encoded media."""
 
 from __future__ import annotations
 
@@ -8,51 +8,43 @@ from typing import Any
 
 from gateway.dialects.body_fields import invalid
 from gateway.dialects.guard import guard_part
+from gateway.dialects.prompts import PROMPTS_MAX, read_prompts
 
 
 @dataclass(slots=True)
 class PlainPrompt:
     texts: list[str] = field(default_factory=list)
-    """Each is tokenised by itself."""
+    """Of all prompts, in order."""
     ids: int = 0
     prompts: int = 0
+    begins: int = 0
+    """Prompts that begin with a text: a tokenizer may put a token before."""
     pictures: int = 0
 
 
 def read_prompt(value: object, name: str, allowed: frozenset[str]) -> PlainPrompt:
-    """As llama.cpp's native endpoints take it. Raises BodyError."""
+    """Raises BodyError."""
+    items = value if isinstance(value, list) else [value]
     found = PlainPrompt()
-    if isinstance(value, list) and not _is_one(value):
-        for one in value:
-            _one(one, name, found, allowed)
-    else:
-        _one(value, name, found, allowed)
-    if not found.prompts:
-        raise invalid(name, "a text, token numbers, or a list of prompts")
+    if not any(isinstance(item, Mapping) for item in items):
+        _plain(value, name, found)
+        return found
+    if len(items) > PROMPTS_MAX:
+        raise invalid(name, "a shorter list")
+    for item in items:
+        if isinstance(item, Mapping):
+            _with_media(item, name, found, allowed)
+        else:
+            _plain(item, name, found)
     return found
 
 
-def _is_one(value: list[Any]) -> bool:
-    """Numbers in it make a list one prompt."""
-    return any(isinstance(item, int) and not isinstance(item, bool) for item in value)
-
-
-def _one(value: object, name: str, found: PlainPrompt, allowed: frozenset[str]) -> None:
-    found.prompts += 1
-    if isinstance(value, str):
-        found.texts.append(value)
-    elif isinstance(value, Mapping):
-        _with_media(value, name, found, allowed)
-    elif isinstance(value, list) and value:
-        for item in value:
-            if isinstance(item, str):
-                found.texts.append(item)
-            elif isinstance(item, int) and not isinstance(item, bool) and item >= 0:
-                found.ids += 1
-            else:
-                raise invalid(name, "a text, token numbers, or a list of prompts")
-    else:
-        raise invalid(name, "a text, token numbers, or a list of prompts")
+def _plain(value: object, name: str, found: PlainPrompt) -> None:
+    prompts = read_prompts(value, name)
+    found.texts.extend(prompts.texts)
+    found.ids += prompts.ids
+    found.prompts += prompts.count
+    found.begins += prompts.begins
 
 
 def _with_media(value: Mapping[str, Any], name: str, found: PlainPrompt, allowed: frozenset[str]) -> None:
@@ -61,4 +53,6 @@ def _with_media(value: Mapping[str, Any], name: str, found: PlainPrompt, allowed
         raise invalid(name, "a text beside a list of encoded media")
     guard_part({"data": media}, "image", allowed)
     found.texts.append(text)
+    found.prompts += 1
+    found.begins += 1
     found.pictures += len(media)

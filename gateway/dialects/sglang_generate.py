@@ -64,6 +64,7 @@ class SglangGenerate:
             rendering=Rendering.PLAIN,
             prompt_texts=tuple(prompt.texts),
             prompt_ids=prompt.ids,
+            prompt_begins=prompt.begins,
         )
 
     def forward_body(self, request: CallRequest, facts: ForwardFacts, *, ceiling_per_choice: int, call_id: str = "") -> dict[str, Any]:

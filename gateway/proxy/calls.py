@@ -216,7 +216,7 @@ def _check_countable(counter: Counter, model: ModelPolicy, request: CallRequest)
 
 async def _bound(counter: Counter, request: CallRequest) -> tuple[int, bool]:
     try:
-        await counter.ready()
+        await counter.ready(request)
         return counter.bound(request)
     except CannotCount as error:
         raise not_countable(error) from None
