@@ -12,7 +12,7 @@ from aiohttp import web
 from gateway.accounting.limit import CallCaps
 from gateway.accounting.quantity import Quantity
 from gateway.dialects import ALSO, DIALECTS, FAMILIES
-from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts
+from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts, Rendering
 from gateway.engines.engine import Engine
 from gateway.logs import log
 from gateway.policy.body_rules import apply
@@ -137,7 +137,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     model = policy.models[asked.model]
     route.model = asked.model
     counter = services.engines.counter(upstream.name, asked.model, model.counter, model.image_tokens_max, model.overhead_tokens)
-    if (asked.pictures or not _has_measure(counter)) and _input_is_capped(services, identity, model, asked.model):
+    if (asked.pictures or not _has_measure(counter, asked)) and _input_is_capped(services, identity, model, asked.model):
         _check_countable(counter, model, asked)
     bound, exact = await _bound(counter, asked)
     return Call(
@@ -195,8 +195,9 @@ def _smaller(one: int | None, other: int | None) -> int | None:
     return min((size for size in (one, other) if size is not None), default=None)
 
 
-def _has_measure(counter: Counter) -> bool:
-    return counter.can_count or counter.knows_overhead
+def _has_measure(counter: Counter, request: CallRequest) -> bool:
+    """A prompt that no template renders is bounded by its bytes alone."""
+    return counter.can_count or counter.knows_overhead or (request.rendering is Rendering.PLAIN and request.sizes is None)
 
 
 def _input_is_capped(services: Services, identity: Identity, model: ModelPolicy, name: str) -> bool:
@@ -210,7 +211,7 @@ def _check_countable(counter: Counter, model: ModelPolicy, request: CallRequest)
     if request.pictures and model.image_tokens_max is None:
         key = f'models."{request.model}".image_tokens_max'
         raise BodyError("not_allowed", f"Pictures are not allowed here: `{key}` of the policy would allow them.", "messages", key)
-    if not _has_measure(counter):
+    if not _has_measure(counter, request):
         raise Refused(Refusal(code="engine_unavailable", final=False))
 
 

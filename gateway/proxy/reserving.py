@@ -10,7 +10,7 @@ import orjson
 from gateway.accounting.commands import Reserve
 from gateway.accounting.limit import Shortfall
 from gateway.accounting.quantity import Amounts
-from gateway.dialects.body_record import body_record, canonical_sha256, sent_record
+from gateway.dialects.body_record import body_record, canonical_sha256, conversation, sent_record
 from gateway.proxy.answer_headers import Warned, warnings
 from gateway.proxy.calls import Call
 from gateway.services import Services
@@ -37,8 +37,8 @@ class Reserving:
         details |= sent_record(forwarded, settings, self.sent)
         if (canonical := canonical_sha256(call.body)) is not None:
             details["canonical_sha256"] = canonical
-        messages = call.body.get("messages")
-        if isinstance(messages, list):
+        messages = conversation(call.body)
+        if messages is not None:
             details["new_bytes"] = self._services.growth.new_bytes(call.run_key, identity.lane, messages)
         if call.session:
             details["session"] = dict(call.session)

@@ -11,11 +11,11 @@ from gateway.accounting.commands import Event, Settle, Void
 from gateway.accounting.quantity import Amounts
 from gateway.accounting.settling import ChargeRules, Held, Terms, needs_own_count, settle_terms
 from gateway.accounting.usage import UNKNOWN_USAGE, MeterSource, Outcome, Reading, Source
-from gateway.errors import CommandRejected, LedgerUnavailable
+from gateway.errors import CommandRejected, EngineFailure, LedgerUnavailable
 from gateway.logs import log
-from gateway.proxy.delivered import count_delivered
+from gateway.proxy.delivered import COUNT_S, count_delivered
 from gateway.proxy.under_way import UnderWay
-from gateway.tokenizers.tokenizer import Finding
+from gateway.tokenizers.tokenizer import CannotCount, Finding, PromptRejected
 
 RETRY_FIRST_S = 0.2
 RETRY_LONGEST_S = 5.0
@@ -104,7 +104,7 @@ def _over(reservation: UnderWay) -> None:
 async def _command(reservation: UnderWay) -> Settle:
     call, services = reservation.call, reservation.services
     reading = _reading(reservation)
-    held = _held(reservation)
+    held = await _counted_late(reservation, reading, _held(reservation))
     own = None
     if reservation.meter is not None and needs_own_count(reading, held):
         own = await count_delivered(call, services, reservation.meter.delivered_text())
@@ -141,7 +141,20 @@ def _held(reservation: UnderWay) -> Held:
         ceiling=admission.output,
         context_tokens=reservation.call.context_tokens,
         choices=request.choices * request.prompts,
+        prompts=request.prompts,
     )
+
+
+async def _counted_late(reservation: UnderWay, reading: Reading, held: Held) -> Held:
+    """An embedding or a rerank whose engine told nothing: its prompt is counted now."""
+    call = reservation.call
+    if call.request.generates or not reading.completed or reading.usage.input_tokens is not None or held.prompt_exact or not call.counter.can_count:
+        return held
+    try:
+        async with asyncio.timeout(COUNT_S):
+            return replace(held, prompt_tokens=await call.counter.count(call.request, call.run_key), prompt_exact=True)
+    except (CannotCount, PromptRejected, EngineFailure, TimeoutError):
+        return held
 
 
 def _learned(reservation: UnderWay, terms: Terms) -> Terms:
