@@ -92,7 +92,7 @@ def added(reports: Mapping[int, Report], per_prompt: int = 0) -> Report:
     )
     if not per_prompt:
         return summed
-    once = list({index // per_prompt: report for index, report in reversed(reports.items())}.values())
+    once = list({index // per_prompt: report for index, report in reversed(list(reports.items()))}.values())
     return replace(
         summed,
         input_tokens=_sum([report.input_tokens for report in once]),
