@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from gateway.dialects import FAMILIES
+from gateway.dialects import ALSO, FAMILIES
 from gateway.policy.body_rules import BodyRules
 from gateway.policy.declared import Declared, flatten
 from gateway.policy.limit_tables import Amount, CallLimits, CampaignLimits, GatewayLimits, Positive, RunLimits
@@ -37,7 +37,7 @@ __all__ = [
 
 SCHEMA: Final = 1
 DEFAULT_LANE: Final = "foreground"
-APIS: Final = tuple(sorted(set(FAMILIES.values())))
+APIS: Final = tuple(sorted({*FAMILIES.values(), *ALSO.values()}))
 PromptCounter = Literal["engine", "tiktoken:o200k_base", "tiktoken:cl100k_base", "tiktoken:qwen", "tiktoken:qwen3_6", "bytes"]
 COUNTERS: Final[tuple[str, ...]] = get_args(PromptCounter)
 

@@ -11,11 +11,12 @@ from gateway.accounting.commands import Event, Settle, Void
 from gateway.accounting.quantity import Amounts
 from gateway.accounting.settling import ChargeRules, Held, Terms, needs_own_count, settle_terms
 from gateway.accounting.usage import UNKNOWN_USAGE, MeterSource, Outcome, Reading, Source
-from gateway.errors import CommandRejected, EngineFailure, LedgerUnavailable
+from gateway.errors import CommandRejected, LedgerUnavailable
 from gateway.logs import log
-from gateway.proxy.delivered import COUNT_S, count_delivered
+from gateway.proxy.counted_late import held_late, with_input
+from gateway.proxy.delivered import count_delivered
 from gateway.proxy.under_way import UnderWay
-from gateway.tokenizers.tokenizer import CannotCount, Finding, PromptRejected
+from gateway.tokenizers.tokenizer import Finding
 
 RETRY_FIRST_S = 0.2
 RETRY_LONGEST_S = 5.0
@@ -103,8 +104,8 @@ def _over(reservation: UnderWay) -> None:
 
 async def _command(reservation: UnderWay) -> Settle:
     call, services = reservation.call, reservation.services
-    reading = _reading(reservation)
-    held = await _counted_late(reservation, reading, _held(reservation))
+    reading = await with_input(reservation, _reading(reservation))
+    held = await held_late(reservation, reading, _held(reservation))
     own = None
     if reservation.meter is not None and needs_own_count(reading, held):
         own = await count_delivered(call, services, reservation.meter.delivered_text())
@@ -143,18 +144,6 @@ def _held(reservation: UnderWay) -> Held:
         choices=request.choices * request.prompts,
         prompts=request.prompts,
     )
-
-
-async def _counted_late(reservation: UnderWay, reading: Reading, held: Held) -> Held:
-    """An embedding or a rerank whose engine told nothing: its prompt is counted now."""
-    call = reservation.call
-    if call.request.generates or not reading.completed or reading.usage.input_tokens is not None or held.prompt_exact or not call.counter.can_count:
-        return held
-    try:
-        async with asyncio.timeout(COUNT_S):
-            return replace(held, prompt_tokens=await call.counter.count(call.request, call.run_key), prompt_exact=True)
-    except (CannotCount, PromptRejected, EngineFailure, TimeoutError):
-        return held
 
 
 def _learned(reservation: UnderWay, terms: Terms) -> Terms:
@@ -262,9 +251,7 @@ async def _on_record(reservation: UnderWay, name: str, details: Mapping[str, obj
     """Something that must stand beside the settlement and changes no account."""
     call, services = reservation.call, reservation.services
     identity = call.identity
-    event = Event(
-        campaign=identity.campaign.campaign, run=identity.run.run, call_id=call.call_id, name=name, at_ms=services.ledger.now_ms(), details=details
-    )
+    event = Event(campaign=identity.campaign.campaign, run=identity.run.run, call_id=call.call_id, name=name, at_ms=services.ledger.now_ms(), details=details)
     try:
         await services.ledger.post(event)
     except (LedgerUnavailable, CommandRejected) as error:
