@@ -15,7 +15,11 @@ from gateway.dialects.usage_report import NotBelieved, inner, number
 from gateway.metering.framing import Frame, FrameKind
 from gateway.metering.reader import Mark
 
-_PLACES: Final = (("usage", "prompt_tokens"), ("usage", "input_tokens"), ("usage", "total_tokens"), ("meta", "tokens", "input_tokens"))
+_PLACES: Final = (
+    *(("usage", name) for name in ("prompt_tokens", "input_tokens", "total_tokens")),
+    *(("meta", unit, name) for unit in ("tokens", "billed_units") for name in ("input_tokens", "total_tokens")),
+    ("meta", "total_tokens"),
+)
 _TOP: Final = ("prompt_eval_count",)
 """Where servers put how much was read, best first."""
 
