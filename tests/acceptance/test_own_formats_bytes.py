@@ -1,0 +1,160 @@
+"""Every answer in Anthropic's, Ollama's, llama.cpp's and other servers' own formats, through `gateway serve`: bytes, ledger, cuts and leavers.
+
+What holds for chat holds here: the engine's bytes come out, the terminal event after the settlement, a cut ends as the format's own error.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.ledger.reading import LedgerReader
+from tests.support.cases import Case, cases
+from tests.support.control import OpenedRun
+from tests.support.gateway_process import GatewayProcess
+from tests.support.mock_process import MockProcess
+from tests.support.raw_http import RawClient
+from tests.support.waiting import eventually
+
+DIALECTS = ("anthropic.messages", "ollama.chat", "ollama.generate", "ollama.embed", "llamacpp.completion", "tgi.generate", "lmstudio.chat")
+PATHS = {
+    "anthropic.messages": "/v1/messages",
+    "ollama.chat": "/api/chat",
+    "ollama.generate": "/api/generate",
+    "ollama.embed": "/api/embed",
+    "llamacpp.completion": "/completion",
+    "tgi.generate": "/generate",
+    "tgi.generate_stream": "/generate_stream",
+    "lmstudio.chat": "/api/v1/chat",
+}
+KINDS = {"ollama": "ollama", "llamacpp": "llama.cpp", "tgi": "generic", "lmstudio": "generic", "anthropic": "llama.cpp"}
+
+
+def as_spoken(case: Case) -> Case:
+    return replace(case, dialect="tgi.generate_stream") if case.name == "tgi-generate-stream" else case
+
+
+CASES = [as_spoken(case) for dialect in DIALECTS for case in cases(dialect)]
+STREAMS = [case for case in CASES if case.expected["completed"] and case.headers["content-type"] != "application/json"]
+OF_FORMAT = {case.dialect: case for case in STREAMS}
+"""One good stream of each format."""
+
+
+@pytest.fixture(scope="module")
+def mock() -> Iterator[MockProcess]:
+    with MockProcess() as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, mock: MockProcess) -> Iterator[GatewayProcess]:
+    local = {"default_output_tokens": 64, "counter": "tiktoken:o200k_base"}
+    upstreams = {kind: {"address": mock.url, "engine": kind, "slots": 4, "models": {kind: "mock"}} for kind in ("ollama", "generic")}
+    models: Any = {"llama.cpp": {"default_output_tokens": 64}, "ollama": local, "generic": local}
+    policy: Any = {"apis": list(PATHS), "models": models}
+    short: Any = {**policy, "models": {name: {**model, "default_output_tokens": 2} for name, model in models.items()}, "call": {"output_tokens": 2}}
+    names = {"llama.cpp": "mock", "mock": "mock"}
+    settings: Any = {"upstreams": upstreams}
+    folder = tmp_path_factory.mktemp("formats")
+    with GatewayProcess(folder, mock.url, policy=policy, policies={"short": short}, models=names, settings=settings) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def run(gateway: GatewayProcess) -> OpenedRun:
+    return gateway.opened("formats", "r1")
+
+
+def sent(gateway: GatewayProcess, case: Case, key: str) -> RawClient:
+    body = {**case.body, "model": KINDS[case.dialect.partition(".")[0]]}
+    client = RawClient(gateway.port)
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    client.request("POST", PATHS[case.dialect], headers=headers, body=json.dumps(body).encode())
+    return client
+
+
+def row_of(gateway: GatewayProcess, call_id: str) -> dict[str, Any]:
+    with LedgerReader(gateway.ledger) as reader:
+        return next(dict(row) for row in reader.calls() if row["call_id"] == call_id)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("cuts", ["whole", "bytes", "random"])
+def test_an_answer_comes_out_as_it_came_in_and_is_on_record(gateway: GatewayProcess, mock: MockProcess, run: OpenedRun, case: Case, cuts: str) -> None:
+    where = {"whole": (), "bytes": case.byte_by_byte(), "random": case.random_cuts(7)}[cuts]
+    mock.script(case.script_json(where))
+    with sent(gateway, case, run.key) as client:
+        answer = client.answer()
+    assert answer.status == case.status, answer.body
+    expected = case.expected
+    row = row_of(gateway, answer.headers["x-request-id"])
+    if expected["error_class"] == "truncated":
+        assert answer.body.startswith(case.answer)
+        assert b"engine_died" in answer.body[len(case.answer) :]
+        assert row["outcome"] == "engine_died"
+        return
+    assert answer.body == case.answer
+    if expected["usage_source"] == "reported":
+        assert (row["source"], row["input_tokens"], row["output_tokens"], row["cached_tokens"]) == (
+            "reported", expected["input_tokens"], expected["output_tokens"], expected["cached_input_tokens"],
+        )  # fmt: skip
+    if expected["error_class"] == "mid_stream_error":
+        assert row["outcome"] == "engine_error"
+
+
+@pytest.mark.parametrize("dialect", OF_FORMAT)
+def test_the_terminal_event_comes_after_the_settlement(gateway: GatewayProcess, mock: MockProcess, run: OpenedRun, dialect: str) -> None:
+    case = OF_FORMAT[dialect]
+    mock.script({**case.script_json(), "gap_ms": 5})
+    with sent(gateway, case, run.key) as client:
+        answer = client.answer()
+        ended_ns = client.got[-1].unix_ns
+    with LedgerReader(gateway.ledger) as reader:
+        ended_ms = next(row["ended_ms"] for row in reader.calls() if row["call_id"] == answer.headers["x-request-id"])
+    assert ended_ms * 1_000_000 <= ended_ns
+
+
+def halves(case: Case) -> tuple[int, ...]:
+    """Cut before the last event: what follows waits."""
+    separator = b"\n\n" if case.headers["content-type"] == "text/event-stream" else b"\n"
+    return (case.answer.rstrip(b"\n").rindex(separator) + len(separator),)
+
+
+@pytest.mark.parametrize("dialect", OF_FORMAT)
+def test_a_stream_that_is_cut_ends_as_the_formats_own_error(gateway: GatewayProcess, mock: MockProcess, dialect: str) -> None:
+    case = OF_FORMAT[dialect]
+    run = gateway.opened("cut", dialect.replace(".", "-").replace("_", "-"))
+    where = halves(case)
+    mock.script({**case.script_json(where), "gap_ms": 5_000})
+    with sent(gateway, case, run.key) as client:
+        client.read_until(case.answer[: where[0]][-20:])
+        gateway.control.close_run(run)
+        answer = client.answer()
+    ending = answer.body[where[0] :]
+    assert answer.body.startswith(case.answer[: where[0]])
+    assert row_of(gateway, answer.headers["x-request-id"])["outcome"] == "closed_cut"
+    if case.dialect == "anthropic.messages":
+        assert ending.startswith(b"event: error\ndata: ") and b'"billing_error"' in ending
+    told = json.loads(ending.strip().rpartition(b"data: ")[2])
+    assert "run_closed" in (told.get("code"), (told["error"] if isinstance(told["error"], dict) else {}).get("code"))
+    assert not any(character in b"0123456789" for character in ending)
+
+
+@pytest.mark.parametrize("dialect", OF_FORMAT)
+def test_a_stream_whose_client_leaves_is_cancelled(gateway: GatewayProcess, mock: MockProcess, run: OpenedRun, dialect: str) -> None:
+    case = OF_FORMAT[dialect]
+    where = halves(case)
+    mock.script({**case.script_json(where), "gap_ms": 5_000})
+    with sent(gateway, case, run.key) as client:
+        client.read_until(case.answer[: where[0]][-20:])
+        call_id = client.so_far().headers["x-request-id"]
+        client.close()
+    began = time.monotonic()
+    eventually(lambda: row_of(gateway, call_id)["status"] == "settled", "it is settled")
+    assert time.monotonic() - began < 4
+    assert row_of(gateway, call_id)["outcome"] == "client_cancelled"
