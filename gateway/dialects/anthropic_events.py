@@ -106,6 +106,10 @@ class MessageReader(MarkedReader):
     def after_error(self, event: Mapping[str, Any]) -> None:
         self._take(event.get("usage"), False)
 
+    def running_output(self) -> int | None:
+        """What a message begins with is no total that runs: who watches a ceiling must count."""
+        return self.running if self._told else None
+
     # -- counts
 
     def _snapshot(self, usage: object) -> None:

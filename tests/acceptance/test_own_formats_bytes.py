@@ -158,3 +158,83 @@ def test_a_stream_whose_client_leaves_is_cancelled(gateway: GatewayProcess, mock
     eventually(lambda: row_of(gateway, call_id)["status"] == "settled", "it is settled")
     assert time.monotonic() - began < 4
     assert row_of(gateway, call_id)["outcome"] == "client_cancelled"
+
+
+def sse(*values: dict[str, Any]) -> list[str]:
+    return ["".join((f"event: {value['type']}\n" if "type" in value else "", f"data: {json.dumps(value)}\n\n")) for value in values]
+
+
+def lines(*values: dict[str, Any]) -> list[str]:
+    return [json.dumps(value) + "\n" for value in values]
+
+
+WORDS = ["Each ", "word ", "is ", "one ", "token "] * 8
+BEGIN: dict[str, Any] = {"type": "message_start", "message": {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}, "content": []}}
+BLOCK: dict[str, Any] = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+ENDLESS = {
+    "anthropic.messages": sse(BEGIN, BLOCK, *({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}} for word in WORDS)),
+    "ollama.chat": lines(*({"model": "m", "message": {"role": "assistant", "content": word}, "done": False} for word in WORDS)),
+    "ollama.generate": lines(*({"model": "m", "response": word, "done": False} for word in WORDS)),
+    "llamacpp.completion": sse(
+        *({"index": 0, "content": word, "stop": False, "tokens_predicted": place + 1, "tokens_evaluated": 5} for place, word in enumerate(WORDS))
+    ),
+    "tgi.generate_stream": sse(
+        *({"index": place, "token": {"id": 1, "text": word, "special": False}, "generated_text": None} for place, word in enumerate(WORDS))
+    ),
+    "lmstudio.chat": sse(*({"type": "message.delta", "content": word} for word in WORDS)),
+}
+"""Engines that don't know a cap."""
+LENGTH_WORDS = {
+    "anthropic.messages": b'"stop_reason":"max_tokens"', "ollama.chat": b'"done_reason":"length"', "ollama.generate": b'"done_reason":"length"',
+    "llamacpp.completion": b'"stop_type":"limit"', "tgi.generate_stream": b'"finish_reason":"length"', "lmstudio.chat": b'"chat.end"',
+}  # fmt: skip
+PLAIN_BODIES: dict[str, dict[str, Any]] = {
+    "anthropic.messages": {"messages": [{"role": "user", "content": "hi"}], "stream": True}, "ollama.chat": {"messages": [{"role": "user", "content": "hi"}]},
+    "ollama.generate": {"prompt": "hi"}, "llamacpp.completion": {"prompt": "hi", "stream": True}, "tgi.generate_stream": {"inputs": "hi"},
+    "lmstudio.chat": {"input": "hi", "stream": True},
+}  # fmt: skip
+
+
+def made(dialect: str) -> Case:
+    kind = "application/x-ndjson" if dialect.startswith("ollama") else "text/event-stream"
+    answer = "".join(ENDLESS[dialect]).encode()
+    headers = {"content-type": kind}
+    return Case(
+        name=dialect, dialect=dialect, upstream="", body=PLAIN_BODIES[dialect], answer=answer, status=200, headers=headers, own_cuts=(), expected={}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ENDLESS)
+def test_an_engine_that_runs_past_its_cap_is_cut_with_the_formats_own_length_end(gateway: GatewayProcess, mock: MockProcess, dialect: str) -> None:
+    case = made(dialect)
+    run = gateway.opened("short", dialect.replace(".", "-").replace("_", "-"), policy="short")
+    mock.script({"raw": ENDLESS[dialect], "raw_type": case.headers["content-type"], "gap_ms": 40})
+    with sent(gateway, case, run.key) as client:
+        answer = client.answer()
+    row = row_of(gateway, answer.headers["x-request-id"])
+    assert row["outcome"] == "cap_cut"
+    assert len(answer.body) < len(case.answer)
+    assert LENGTH_WORDS[dialect] in answer.body[-500:]
+    if dialect == "anthropic.messages":
+        assert [event.json()["type"] for event in answer.events][-3:] == ["content_block_stop", "message_delta", "message_stop"]
+
+
+def test_counts_in_headers_are_taken_where_a_body_has_none(gateway: GatewayProcess, mock: MockProcess, run: OpenedRun) -> None:
+    case = replace(made("tgi.generate_stream"), dialect="tgi.generate")
+    headers = {"x-prompt-tokens": "12", "x-generated-tokens": "4"}
+    mock.script({"raw": ['{"generated_text":"Hi"}'], "raw_type": "application/json", "headers": headers})
+    with sent(gateway, case, run.key) as client:
+        answer = client.answer()
+    row = row_of(gateway, answer.headers["x-request-id"])
+    assert (row["source"], row["input_tokens"], row["output_tokens"]) == ("reported", 12, 4)
+    assert not set(headers) & set(answer.headers)
+
+
+def test_nothing_but_lines_stands_in_a_stream_of_lines_however_long_it_is_silent(gateways: Any, mock: MockProcess) -> None:
+    case = OF_FORMAT["ollama.chat"]
+    upstreams: Any = {"engine": {"engine": "ollama", "timeouts": {"first_byte_s": 30}}}
+    policy: Any = {"apis": ["ollama.chat"], "models": {"ollama": {"counter": "tiktoken:o200k_base", "default_output_tokens": 64}, "mock": {"counter": "bytes"}}}
+    quick = gateways(mock.url, policy=policy, models={"ollama": "m", "mock": "m"}, settings={"bounds": {"keepalive_after_s": 1}, "upstreams": upstreams})
+    mock.script({**case.script_json(halves(case)), "gap_ms": 2_500})
+    with sent(quick, case, quick.opened().key) as client:
+        assert client.answer().body == case.answer
