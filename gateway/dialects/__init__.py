@@ -14,6 +14,7 @@ Rule: pure, and no format knows of another; what several share stands in modules
 * responses_replies.py: the Responses form of refusals, errors and ends
 * input_answer.py: reads answers in which nothing was generated
 * prompts.py: prompts where no template is used
+* utilities.py: requests that do no model work
 * openai_settings.py: the settings of an OpenAI-shaped body, and a body as it is sent on
 * openai_answer.py: what was delivered: text, reasoning, tool calls, finish reasons
 * openai_counts.py: which of an answer's reports stands
@@ -49,7 +50,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.dialects.anthropic_messages import AnthropicMessages
+from gateway.dialects.anthropic_messages import AnthropicMessages, CountTokens
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.llamacpp_native import LlamaCppCompletion, LlamaCppEmbedding
 from gateway.dialects.lmstudio_chat import LmStudioChat
@@ -61,6 +62,7 @@ from gateway.dialects.openai_responses import OpenAIResponses
 from gateway.dialects.rerank import Rerank
 from gateway.dialects.sglang_generate import SglangGenerate
 from gateway.dialects.tgi_generate import TgiGenerate
+from gateway.dialects.utilities import Numbers, Texts, Utility
 
 _ALL: Final[tuple[Dialect, ...]] = (
     OpenAIChat(),
@@ -82,6 +84,9 @@ _ALL: Final[tuple[Dialect, ...]] = (
 DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in _ALL}
 """A format's name, as policies write it -> the format."""
 
+UTILITIES: Final[dict[str, Utility]] = {utility.name: utility for utility in (Texts(), Numbers(), CountTokens())}
+"""Requests that do no model work: no calls."""
+
 FAMILIES: Final[dict[tuple[str, str], str]] = {
     ("POST", "/v1/chat/completions"): "openai.chat",
     ("POST", "/v1/completions"): "openai.completions",
@@ -98,6 +103,9 @@ FAMILIES: Final[dict[tuple[str, str], str]] = {
     ("POST", "/generate"): "sglang.generate",
     ("POST", "/generate_stream"): "tgi.generate_stream",
     ("POST", "/api/v1/chat"): "lmstudio.chat",
+    ("POST", "/tokenize"): "tokenize",
+    ("POST", "/detokenize"): "detokenize",
+    ("POST", "/v1/messages/count_tokens"): "anthropic.count_tokens",
     ("GET", "/api/tags"): "ollama.tags",
     ("GET", "/v1/models"): "openai.models",
 }

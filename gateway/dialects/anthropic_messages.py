@@ -6,6 +6,7 @@ The rule: an agent's body is checked here and only here; what leaves has one cap
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -97,3 +98,17 @@ class AnthropicMessages:
 def count_body(body: Mapping[str, Any], model: str, strip_fields: frozenset[str]) -> dict[str, Any]:
     """What an engine's counting endpoint is sent: the prompt, and nothing of how it is answered."""
     return {**{name: value for name, value in body.items() if name not in _UNCOUNTED and name not in strip_fields}, "model": model}
+
+
+@dataclass(frozen=True, slots=True)
+class CountTokens:
+    """`anthropic.count_tokens`: how long a prompt would be. Guarded as the call itself is."""
+
+    name: str = "anthropic.count_tokens"
+    form: str = "anthropic.messages"
+
+    def read(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> str:
+        return AnthropicMessages().read_request({"max_tokens": 1, **body}, allowed).model
+
+    def forward(self, body: Mapping[str, Any], model: str, strip_fields: frozenset[str]) -> dict[str, Any]:
+        return count_body(body, model, strip_fields)

@@ -1,7 +1,8 @@
 """Ollama.
 
 Natively the cap is `options.num_predict`; in OpenAI's formats `max_tokens`, for `max_completion_tokens` is ignored. Prompts that are too long are cut in
-silence: what is reported is what was read. It has no tokenizer to ask. Prompt processing may go on when a client leaves. `keep_alive` loads and unloads models: stripped."""
+silence: what is reported is what was read. It has no tokenizer to ask.
+Prompt processing may go on when a client leaves. `keep_alive` loads and unloads models: stripped."""
 
 from __future__ import annotations
 

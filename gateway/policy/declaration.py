@@ -98,6 +98,9 @@ class Agent(Table):
         default=0.9, description="part of a limit that is spent when the agent is warned, once; 0: never"
     )
     require_preflight: bool = Field(default=False, strict=True, description="the first call is refused until a preflight has said what is expected")
+    utility_calls: Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)] = Field(
+        default=10_000, description="requests of one run that do no model work (tokenize, detokenize, count_tokens); 0: none"
+    )
 
 
 class Policy(Table):

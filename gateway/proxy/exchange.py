@@ -9,6 +9,7 @@ import asyncio
 
 from aiohttp import web
 
+from gateway.dialects import UTILITIES
 from gateway.dialects.anthropic_replies import models_reply as anthropic_models
 from gateway.dialects.dialect import Reply
 from gateway.dialects.native_replies import tags_reply
@@ -21,6 +22,7 @@ from gateway.proxy.may_call import check_open
 from gateway.proxy.refused import REFUSALS, refuse
 from gateway.proxy.reservation import Reservation, admitted
 from gateway.proxy.telling import tell
+from gateway.proxy.utility import ask
 from gateway.services import Services
 
 
@@ -65,6 +67,8 @@ async def answer(request: web.BaseRequest, services: Services) -> web.StreamResp
         if route.api in MODELS:
             check_open(services, route.identity)
             return await agent.reply(_models(request, route, services))
+        if route.api in UTILITIES:
+            return await ask(request, route, services, agent)
         return await exchange(request, route, services, agent)
     except (*REFUSALS, Unauthorized, Undeclared) as error:
         return await refuse(error, route, services, agent)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.accounting.commands import Refuse
 from gateway.accounting.limit import Shortfall
-from gateway.dialects import DIALECTS
+from gateway.dialects import DIALECTS, UTILITIES
 from gateway.dialects.dialect import BodyError, Reply, ReplyKind, Wording
 from gateway.dialects.openai_replies import reply as openai_reply
 from gateway.logs import log
@@ -53,7 +53,7 @@ def _worded(error: Exception, refusal: Refusal, route: Route) -> Reply:
     told = route.identity.campaign.policy.agent
     status = told.refusal_status.get(route.api)
     wording = guard_wording(error) if isinstance(error, BodyError | BodyRefused) else refusal_wording(refusal, status, tell=told.tell_agent)
-    dialect = DIALECTS.get(route.api)
+    dialect = DIALECTS.get(UTILITIES[route.api].form if route.api in UTILITIES else route.api)
     return dialect.reply(wording) if dialect is not None else openai_reply(wording)
 
 

@@ -22,7 +22,7 @@ from tests.support.sdk import openai_client
 
 OUTPUT = 12
 CAP = 40
-APIS = ["openai.completions", "openai.responses", "openai.embeddings"]
+APIS = ["openai.completions", "openai.responses", "openai.embeddings", "tokenize", "detokenize"]
 TOOL: Any = {
     "type": "function",
     "name": "look",
@@ -56,6 +56,7 @@ def gateway(real: RealEngine, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "counted": {**plain, "models": {"real": model | context}},
         "output": {**plain, **tight, "run": {"output_tokens": CAP}},
         "input": {**plain, "run": {"input_tokens": 30}},
+        "asking": {**plain, "agent": {"utility_calls": 3}, "run": {"requests": 1}},
     }
     models = {"real": real.spec.alias, "mock": real.spec.alias}
     with GatewayProcess(tmp_path_factory.mktemp("formats"), real.address, policies=policies, models=models, slots=real.spec.slots) as process:
@@ -241,6 +242,29 @@ def test_what_would_make_the_engine_act_never_reaches_it(gateway: GatewayProcess
     assert refused.value.response.headers["x-should-retry"] == "false"
     assert rows_of(gateway, run) == []
     assert (real.counters() - before).output_tokens == 0
+
+
+def ask(gateway: GatewayProcess, run: OpenedRun, path: str, **body: Any) -> httpx.Response:
+    headers = {"authorization": f"Bearer {run.key}"}
+    return httpx.post(f"{gateway.address}{path}", json=body, headers=headers, timeout=60, trust_env=False)
+
+
+def test_the_tokenizer_can_be_asked_for_nothing_and_not_without_end(gateway: GatewayProcess, real: RealEngine) -> None:
+    run, before = gateway.opened("asking", "r1", policy="asking"), real.counters()
+    tokens = ask(gateway, run, "/tokenize", content="Once upon a time").json()["tokens"]
+    assert tokens and all(isinstance(token, int) for token in tokens)
+    assert ask(gateway, run, "/detokenize", model="real", tokens=tokens).json() == {"content": "Once upon a time"}
+    guarded = ask(gateway, run, "/tokenize", content="a", chat_template="x")
+    assert (guarded.status_code, guarded.json()["error"]["code"]) == (400, "not_allowed")
+    assert ask(gateway, run, "/tokenize", model="other", content="a").status_code == 404
+    assert ask(gateway, run, "/tokenize", content="a").status_code == 200, "what was refused counts for nothing"
+    refused = ask(gateway, run, "/tokenize", content="a")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "run_budget_reached")
+    assert (refused.headers["x-gateway-limit"], refused.headers["x-should-retry"]) == ("agent.utility_calls", "false")
+    assert rows_of(gateway, run) == []
+    spent = real.counters() - before
+    assert (spent.prompt_tokens, spent.output_tokens) == (0, 0)
+    assert client_of(gateway, run).completions.create(model="real", prompt="a", max_tokens=1).usage, "calls are another matter"
 
 
 def test_the_ledger_adds_up(gateway: GatewayProcess) -> None:
