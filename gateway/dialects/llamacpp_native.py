@@ -18,9 +18,9 @@ from gateway.dialects.json_text import compact
 from gateway.dialects.llamacpp_events import CompletionReader
 from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import data_event, error_of, reply
-from gateway.dialects.ollama_lines import VectorReader
 from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA, OURS, lower
 from gateway.dialects.plain_prompt import PlainPrompt, read_prompt
+from gateway.dialects.vector_reader import VectorReader
 
 SETTINGS: Final = frozenset(
     {

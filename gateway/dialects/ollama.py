@@ -17,8 +17,9 @@ from gateway.dialects.json_text import compact
 from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import error_of, line, reply
 from gateway.dialects.ollama_body import asked_output, guard, pictures_of, read_chat, streams
-from gateway.dialects.ollama_lines import LineReader, VectorReader
+from gateway.dialects.ollama_lines import LineReader
 from gateway.dialects.output_caps import CAPS, OURS, lower
+from gateway.dialects.vector_reader import VectorReader
 
 SETTINGS: Final = frozenset({*CAPS, "model", "stream", "think", "options", "raw", "truncate", "shift", "logprobs", "top_logprobs", "dimensions", "keep_alive"})
 _EPOCH: Final = "1970-01-01T00:00:00Z"

@@ -69,29 +69,3 @@ class LineReader(MarkedReader):
         if given is None and not output:
             return None
         return Report(input_tokens=given, output_tokens=output, cached_tokens=within(cached, given, self.note, "cached_exceeds_input"))
-
-
-class VectorReader(MarkedReader):
-    """A body of vectors: `/api/embed`, the older `/api/embeddings`, and llama.cpp's `/embedding`, of which only the first says how much it read."""
-
-    def event(self, event: Mapping[str, Any], name: str) -> Mark:
-        return Mark.PASS
-
-    def body(self, answer: Any) -> bool:
-        vectors = answer if isinstance(answer, list) else next((answer[name] for name in _VECTORS if isinstance(inner(answer).get(name), list)), None)
-        if not isinstance(vectors, list):
-            return False
-        given: int | None = None
-        if isinstance(answer, dict):
-            self.delivered.head({**answer, "id": None})
-            try:
-                given = number(answer.get("prompt_eval_count"), "prompt_eval_count") or None
-            except NotBelieved as error:
-                self.note(str(error))
-        self.report, self.final = Report(input_tokens=given, output_tokens=0), given is not None
-        self.running = 0
-        self.end()
-        return True
-
-
-_VECTORS = ("embeddings", "embedding", "data")
