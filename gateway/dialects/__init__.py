@@ -34,6 +34,7 @@ Rule: pure, and no format knows of another; what several share stands in modules
 * tgi_generate.py: TGI's own API
 * lmstudio_chat.py: LM Studio's own API
 * marked_reader.py: the frame of readers of formats whose success has a marker of its own
+* vector_reader.py: reads bodies of vectors in them
 * plain_prompt.py: a prompt that no template renders
 * native_replies.py: refusals and errors of servers' own formats
 * openai_replies.py: the OpenAI form of refusals, errors and the list of models
