@@ -30,6 +30,5 @@ class VectorReader(MarkedReader):
             except NotBelieved as error:
                 self.note(str(error))
         self.report, self.final = Report(input_tokens=given, output_tokens=0), given is not None
-        self.running = 0
         self.end()
         return True

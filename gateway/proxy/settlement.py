@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from gateway.accounting.commands import Event, Settle, Void
 from gateway.accounting.quantity import Amounts
-from gateway.accounting.settling import ChargeRules, Held, Terms, needs_own_count, settle_terms
+from gateway.accounting.settling import ChargeRules, Held, OwnCount, Terms, needs_own_count, settle_terms
 from gateway.accounting.usage import UNKNOWN_USAGE, MeterSource, Outcome, Reading, Source
 from gateway.errors import CommandRejected, LedgerUnavailable
 from gateway.logs import log
@@ -109,6 +109,8 @@ async def _command(reservation: UnderWay) -> Settle:
     own = None
     if reservation.meter is not None and needs_own_count(reading, held):
         own = await count_delivered(call, services, reservation.meter.delivered_text())
+    elif not call.request.generates and held.prompt_exact:
+        own = OwnCount(output_tokens=0, counted_by=call.counter.name)
     charging = call.policy.charging
     rules = ChargeRules(cut_streams=charging.cut_streams, engine_errors=charging.engine_errors)
     streamed = reservation.meter.streams if reservation.meter is not None else call.request.stream
