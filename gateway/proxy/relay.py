@@ -136,7 +136,8 @@ class Relay:
             reach("mid_stream")
         if content:
             self._agent.saw_content()
-            await self._watch.check()
+            if not self.terminal:  # with its end read there is nothing left to cut
+                await self._watch.check()
 
     @property
     def first_content_at(self) -> float | None:
