@@ -19,7 +19,7 @@ from tests.support.control import OpenedRun
 from tests.support.gateway_process import GatewayProcess
 from tests.support.waiting import eventually
 
-APIS = ["anthropic.messages", "llamacpp.completion", "openai.models", "ollama.tags"]
+APIS = ["anthropic.messages", "llamacpp.completion", "openai.models", "ollama.tags", "anthropic.count_tokens"]
 OUTPUT_CAP = 100
 SYSTEM = "You keep a ledger and answer in one short sentence. " * 4
 TOOLS: Any = [
@@ -73,6 +73,11 @@ class Agent:
 
     def get(self, path: str, **headers: str) -> httpx.Response:
         return self._http.get(path, headers=headers)
+
+    def count(self, messages: Any, **more: Any) -> int:
+        answer = self._http.post("/v1/messages/count_tokens", json={"model": "real", "system": SYSTEM, "messages": messages, **more})
+        assert answer.status_code == 200, answer.content
+        return int(answer.json()["input_tokens"])
 
     def messages(self, messages: Any, *, stream: bool, **more: Any) -> Told:
         answer = self._http.post("/v1/messages?beta=true", json={"model": "real", "system": SYSTEM, "messages": messages, "stream": stream, **more})
@@ -219,3 +224,12 @@ def test_lists_of_models_come_in_the_form_that_is_asked_for(gateway: GatewayProc
     listed = agent.get("/v1/models").json()
     assert [(one["type"], one["id"]) for one in listed["data"]] == [("model", "real")]
     assert [one["name"] for one in agent.get("/api/tags").json()["models"]] == ["real"]
+
+
+def test_what_count_tokens_says_is_what_a_call_uses_and_costs_nothing(gateway: GatewayProcess) -> None:
+    run = gateway.opened("counting", "r1", policy="free")
+    agent = Agent(gateway, run)
+    counted = [agent.count(growing(number), tools=TOOLS) for number in range(3)]
+    assert rows_of(gateway, run) == []
+    told = [agent.messages(growing(number), stream=False, tools=TOOLS, max_tokens=1) for number in range(3)]
+    assert counted == [one.input for one in told]
