@@ -238,3 +238,42 @@ def test_nothing_but_lines_stands_in_a_stream_of_lines_however_long_it_is_silent
     mock.script({**case.script_json(halves(case)), "gap_ms": 2_500})
     with sent(quick, case, quick.opened().key) as client:
         assert client.answer().body == case.answer
+
+
+def test_a_last_line_without_its_end_goes_out_and_half_a_line_does_not(gateway: GatewayProcess, mock: MockProcess, run: OpenedRun) -> None:
+    case = OF_FORMAT["ollama.chat"]
+    mock.script(replace(case, answer=case.answer[:-1]).script_json(()))
+    with sent(gateway, case, run.key) as client:
+        assert client.answer().body == case.answer[:-1]
+    mock.script(replace(case, answer=case.answer[:-30]).script_json(()))
+    with sent(gateway, case, run.key) as client:
+        body = client.answer().body
+    *before, last = body.splitlines()
+    assert b"\n".join(before) + b"\n" == case.answer[: halves(case)[0]]
+    assert json.loads(last)["code"] == "engine_died"
+
+
+def test_an_engines_error_line_is_cleaned_of_addresses(gateway: GatewayProcess, mock: MockProcess, run: OpenedRun) -> None:
+    case = OF_FORMAT["ollama.chat"]
+    first = case.answer[: case.answer.index(b"\n") + 1].decode()
+    mock.script({"raw": [first, '{"error":"dial tcp 10.1.2.3:11434: refused"}\n'], "raw_type": "application/x-ndjson"})
+    with sent(gateway, case, run.key) as client:
+        body = client.answer().body
+    assert body.startswith(first.encode())
+    assert b"10.1.2.3" not in body
+    assert json.loads(body.splitlines()[-1])["error"].startswith("dial tcp")
+
+
+@pytest.mark.parametrize("dialect", ["anthropic.messages", "ollama.chat", "llamacpp.completion"])
+def test_an_error_as_the_first_event_is_a_plain_answer_with_its_code(gateway: GatewayProcess, mock: MockProcess, run: OpenedRun, dialect: str) -> None:
+    case = OF_FORMAT[dialect]
+    error = {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
+    text = {"anthropic.messages": f"event: error\ndata: {json.dumps(error['error'])}\n\n", "ollama.chat": '{"error":"server busy"}\n'}
+    mock.script({"raw": [text.get(dialect, f"data: {json.dumps(error)}\n\n")], "raw_type": case.headers["content-type"]})
+    with sent(gateway, case, run.key) as client:
+        answer = client.answer()
+    assert answer.status == (502 if dialect == "ollama.chat" else 503)
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()
+    if answer.status == 503:
+        assert row_of(gateway, answer.headers["x-request-id"])["outcome"] == "engine_refused"
