@@ -344,7 +344,7 @@ JSON = st.recursive(
 FIELDS = st.sampled_from([*CAPS, "input", "prompt", "documents", "query", "tools", "instructions", "text", "stream", "stream_options", "n", "best_of", "store"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.sampled_from(sorted(PLAINEST)), st.dictionaries(FIELDS, JSON, max_size=5))
 def test_any_body_is_read_or_refused_by_name_and_what_is_sent_has_one_cap(name: str, fields: dict[str, Any]) -> None:
     try:

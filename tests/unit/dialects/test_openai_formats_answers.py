@@ -280,7 +280,7 @@ def test_a_status_says_what_failed_whatever_the_body_is(dialect: str, status: in
         assert seen(answered(dialect, body, status=status)) == (None, None, None, "missing", False, error)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.sampled_from(sorted(REQUESTS)), st.sampled_from(["text/event-stream", "application/json"]), st.binary(max_size=200) | st.text(max_size=80), st.booleans()
 )
@@ -305,7 +305,7 @@ ANY = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(KINDS, st.dictionaries(st.sampled_from(["response", "item", "delta", "item_id", "error", "timings"]), ANY, max_size=4)), max_size=4))
 def test_no_event_of_responses_makes_the_reader_choke(events: list[tuple[str, dict[str, Any]]]) -> None:
     replayed = answered("openai.responses", named(*({"type": kind, **fields} for kind, fields in events)) or b":\n\n", stream=True)
