@@ -54,6 +54,8 @@ class Held:
     """The model's; None where it is not known."""
     choices: int = 1
     """Choices x prompts."""
+    prompts: int = 1
+    """Each has a context of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,10 @@ _FAILURES: Final = {"closed": Outcome.ENGINE_CLOSED, "timeout": Outcome.ENGINE_T
 _ERRORS: Final = frozenset({ErrorClass.MID_STREAM_ERROR, ErrorClass.ERROR_IN_200, ErrorClass.SERVER_ERROR})
 _BROKEN_ENDS: Final = frozenset({"error", "abort"})
 """Finish reasons by which an engine says that it failed."""
+_LENGTH_WORDS: Final = frozenset({"length", "max_tokens", "max_output_tokens", "limit", "model_context_window_exceeded"})
+"""Finish reasons, one format's or another's, that say that the output reached its ceiling."""
+FIRST_PROMPT_ONLY: Final = "usage_first_prompt_only"
+"""Anomaly: several prompts were sent, and the input that was reported is the first one's."""
 UNREADABLE: Final = frozenset({"bad_json_body", "body_too_large"})
 """Anomalies of a reading that leave a whole answer unread."""
 
@@ -164,10 +170,11 @@ def _known(reading: Reading, held: Held, own: OwnCount | None, reserved: bool) -
     by_engine = running is not None and running >= (counted or 0)
     output = max(running or 0, counted or 0)
     given = reading.usage.input_tokens
-    if given is None and held.prompt_exact:
+    partly = FIRST_PROMPT_ONLY in reading.anomalies
+    if held.prompt_exact and (given is None or partly):
         given = held.prompt_tokens
     usage = _clamped(replace(reading.usage, input_tokens=given, output_tokens=output))
-    charge = _amounts(held.prompt_tokens if given is None else given, output)
+    charge = _amounts(held.prompt_tokens if given is None or partly else given, output)
     if reserved:
         charge = _amounts(held.prompt_tokens, max(held.ceiling, output))
     if by_engine:
@@ -189,8 +196,8 @@ def _outcome(reading: Reading, ending: Ending, source: Source, usage: Usage, hel
     words = (reading.finish_reason, *reading.finish_reasons)
     if not _BROKEN_ENDS.isdisjoint(words):
         return Outcome.ENGINE_ERROR
-    reached = source is Source.REPORTED and usage.output_tokens is not None and usage.output_tokens >= held.ceiling
-    return Outcome.LENGTH if reached or "length" in words else Outcome.COMPLETED
+    reached = source is Source.REPORTED and usage.output_tokens is not None and usage.output_tokens >= held.ceiling > 0
+    return Outcome.LENGTH if reached or not _LENGTH_WORDS.isdisjoint(words) else Outcome.COMPLETED
 
 
 def _credible(reading: Reading, held: Held) -> tuple[Reading, tuple[str, ...]]:
@@ -203,7 +210,7 @@ def _credible(reading: Reading, held: Held) -> tuple[Reading, tuple[str, ...]]:
     impossible = any(number is not None and number < 0 for number in numbers)
     if held.context_tokens is not None:
         outputs = (usage.output_tokens or 0, reading.running_output or 0)
-        impossible = impossible or (usage.input_tokens or 0) > held.context_tokens or max(outputs) > held.context_tokens * held.choices
+        impossible = impossible or (usage.input_tokens or 0) > held.context_tokens * held.prompts or max(outputs) > held.context_tokens * held.choices
     if impossible:
         flags.append("report_discredited")
         blank = Usage(tool_calls=usage.tool_calls if usage.tool_calls is not None and usage.tool_calls >= 0 else None)

@@ -101,6 +101,8 @@ class Reading:
     """Text, reasoning or tool arguments were delivered."""
     running_output: int | None = None
     """The engine's last running total of output tokens, where it reports one."""
+    open_block: int | None = None
+    """Index of a content block that was begun and not ended, in formats that have such."""
     text_bytes: int = 0
     reasoning_bytes: int = 0
     tool_argument_bytes: int = 0

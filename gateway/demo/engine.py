@@ -43,6 +43,8 @@ class EngineSpec:
     """More than one is far slower on cores that do other work."""
     port: int = 0
     verbosity: int = 2
+    pooling: int = -1
+    """llama.cpp's kind of pooling (mean 1, rank 4): then it makes embeddings, or ranks, and generates nothing."""
     log: Path | None = None
     """Where the engine's own log goes; a file that is gone with the process where none is named."""
     start_timeout_s: float = 120.0
@@ -124,6 +126,7 @@ class RealEngine:
     def _command(self) -> list[str]:
         spec = self.spec
         numbers = {"context-tokens": spec.context_tokens, "slots": spec.slots, "threads": spec.threads, "port": spec.port, "verbosity": spec.verbosity}
+        numbers["pooling"] = spec.pooling
         options = [f"--{name}={number}" for name, number in numbers.items()]
         return [sys.executable, "-m", "gateway.demo.engine_process", f"--model={spec.model}", f"--alias={spec.alias}", *options]
 

@@ -18,6 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--alias", required=True, help="the model's name")
     parser.add_argument("--context-tokens", type=int, default=4096, help="of each slot")
     parser.add_argument("--slots", type=int, default=2, help="calls that run side by side")
+    parser.add_argument("--pooling", type=int, default=-1, help="makes embeddings, pooled in this way, and generates nothing")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--verbosity", type=int, default=2, help="1 errors, 2 warnings, 3 each call")
@@ -42,6 +43,8 @@ def _serve(options: argparse.Namespace) -> str:
     params.n_threads_http = max(8, 4 * options.slots)  # each stream holds one thread
     params.hostnames = ["127.0.0.1"]
     params.port = options.port
+    if options.pooling >= 0:
+        params.embedding, params.pooling_type = True, options.pooling
     params.endpoint_metrics = params.endpoint_slots = params.endpoint_props = True
     params.use_jinja = True
     params.offline = True

@@ -45,10 +45,12 @@ def body_record(
         "body_bytes": len(raw),
         "body_sha256": digests.get((0, len(raw))) or hashlib.sha256(raw).hexdigest(),
     }
-    messages = body.get("messages")
-    if isinstance(messages, list):
+    messages = conversation(body)
+    if messages is not None:
         record["messages"] = len(messages)
-        record["bytes_by_role"] = bytes_by_role(messages)
+        by_role = bytes_by_role(messages)
+        system = sum(_bytes(body[name]) for name in _SYSTEM_FIELDS if name in body)
+        record["bytes_by_role"] = {**by_role, "system": by_role.get("system", 0) + system} if system else by_role
     if tool_names:
         record["tools"] = [plain(name) for name in tool_names[:TOOLS_NAMED_MAX]]
         record["tool_count"] = len(tool_names)
@@ -63,6 +65,15 @@ def sent_record(forwarded: Mapping[str, Any], settings: Collection[str], sent: b
     return {"settings_sent": short, "sent_bytes": len(sent), "sent_sha256": digest or hashlib.sha256(sent).hexdigest()}
 
 
+def conversation(body: Mapping[str, Any]) -> list[Any] | None:
+    """The messages of a body, or the items of a Responses body; None where there is no conversation."""
+    for name in ("messages", "input"):
+        found = body.get(name)
+        if isinstance(found, list) and (name == "messages" or any(isinstance(item, dict) for item in found)):
+            return found
+    return None
+
+
 def bytes_by_role(messages: Sequence[object]) -> dict[str, int]:
     """Of all texts, by role; roles that no format knows are one."""
     held: dict[str, list[object]] = {}
@@ -70,7 +81,7 @@ def bytes_by_role(messages: Sequence[object]) -> dict[str, int]:
     for message in messages:
         if isinstance(message, dict):
             given = message.get("role")
-            role = given if type(given) is str and given in _ROLES else "other"
+            role = given if type(given) is str and given in _ROLES else _role_of_item(message.get("type"))
             if role not in held:
                 held[role], roles_bytes[role] = [], 0
             held[role] += message.values()
@@ -79,6 +90,17 @@ def bytes_by_role(messages: Sequence[object]) -> dict[str, int]:
     return {role: _bytes(values) - roles_bytes[role] for role, values in held.items()}
 
 
+def _role_of_item(kind: object) -> str:
+    """Items of Responses that have no role: what the model did, and what its tools gave."""
+    if not isinstance(kind, str):
+        return "other"
+    if kind.endswith("_call_output"):
+        return "tool"
+    return "assistant" if kind == "reasoning" or kind.endswith("_call") else "other"
+
+
+_SYSTEM_FIELDS: Final = ("instructions", "system")
+"""Where formats put the system's text beside the messages."""
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 

@@ -26,6 +26,31 @@ class ReplyKind(Enum):
     UNAUTHORIZED = auto()
 
 
+class Rendering(Enum):
+    """How an engine makes a prompt of a body, which is how it is counted."""
+
+    TEMPLATE = auto()
+    """The model's template renders the messages."""
+    PLAIN = auto()
+    """The texts are the prompt (`prompt_texts`, `prompt_ids`): no template."""
+    MESSAGES = auto()
+    """Anthropic's form: the engine maps it onto its template, and has an endpoint that counts it."""
+    RESPONSES = auto()
+    """The same for OpenAI's Responses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSizes:
+    """What a template will be handed, where a body's own fields don't say it: sizes alone, nothing is translated."""
+
+    messages: int
+    tools: int = 0
+    tool_bytes: int = 0
+    """Of the tools as compact JSON."""
+    tool_calls: int = 0
+    call_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
     """The little of a body that metering and guarding need. `body` is the parsed object, read only."""
@@ -45,6 +70,19 @@ class CallRequest:
     has_tools: bool
     tool_names: tuple[str, ...]
     body: Mapping[str, Any]
+    rendering: Rendering = Rendering.TEMPLATE
+    sizes: PromptSizes | None = None
+    """None: `messages` and `tools` of the body are as OpenAI chat has them."""
+    prompt_texts: tuple[str, ...] = ()
+    """With PLAIN: the prompts, or the pieces of them, each tokenised by itself."""
+    prompt_ids: int = 0
+    """Tokens that the body gives as numbers."""
+    prompt_begins: int | None = None
+    """Prompts that begin with a text, where a tokenizer may put a token before; None: every one, if no numbers are given."""
+    generates: bool = True
+    """False where nothing is generated (embeddings, rerank): no cap is written, and nothing is reserved but the prompt."""
+    json_lines: bool = False
+    """Its stream is JSON lines, not server-sent events: nothing but its events may stand in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ GUARDED: Final[Mapping[str, tuple[object, ...]]] = {
     "id_slot": (-1,),
     "slot_id": (-1,),
     "cache_salt": (),
+    "extra_key": (),
     "session_params": (),
     "kv_transfer_params": (),
     "ec_transfer_params": (),

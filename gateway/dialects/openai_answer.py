@@ -110,6 +110,34 @@ class Delivered:
                 seen = True
         return seen
 
+    def add_text(self, index: int, text: object) -> bool:
+        """True where it was some."""
+        return bool(text) and isinstance(text, str) and self._text(index, text)
+
+    def add_reasoning(self, text: object) -> bool:
+        if not text or not isinstance(text, str):
+            return False
+        self.reasoning.append(text)
+        self.reasoning_bytes += size(text)
+        return True
+
+    def add_arguments(self, text: object) -> bool:
+        """Also a tool's name: it was generated."""
+        if not text or not isinstance(text, str):
+            return False
+        self.tool_arguments.append(text)
+        self.tool_argument_bytes += size(text)
+        return True
+
+    def add_finish(self, index: int, reason: object) -> None:
+        """The first reason that is not empty stands."""
+        self._finish(index, reason)
+
+    def add_call(self, index: int, number: int | str, call_id: object = None) -> None:
+        self.calls.add((index, number))
+        if call_id and isinstance(call_id, str):
+            self.call_ids[call_id] = None
+
     @property
     def anything(self) -> bool:
         return bool(self.text_bytes or self.reasoning_bytes or self.tool_argument_bytes)

@@ -1,4 +1,4 @@
-"""Reads the answers of OpenAI chat completions: streams of chunks, or one body.
+"""Reads the answers of OpenAI chat completions and of plain completions: streams of chunks, or one body.
 
 Snapshots of usage replace, they are never added, but where a server reports each choice by itself. Only `usage` on an event without choices, or on one that
 finishes its choice, is final; anything else is a running total. `[DONE]` is neither needed nor enough.
@@ -32,14 +32,19 @@ _ERROR = Mark.TERMINAL | Mark.ERROR
 
 
 class ChunkReader:
-    """One answer. `choices`: how many were asked for; `by_choice`: the server is known to report each choice by itself (llama.cpp)."""
+    """One answer. `choices`: how many were asked for, of each of the `prompts`; `by_choice`: the server is known to report each choice by itself (llama.cpp).
 
-    def __init__(self, *, choices: int, usage_asked: bool, by_choice: bool) -> None:
-        self._choices = choices
+    `plain`: a choice holds its text itself, as plain completions have it.
+    """
+
+    def __init__(self, *, choices: int, usage_asked: bool, by_choice: bool, prompts: int = 1, plain: bool = False) -> None:
+        self._choices = choices * prompts
+        self._prompts = prompts
         self._usage_asked = usage_asked
         self._by_choice = by_choice
+        self._plain = plain
         self.delivered = Delivered()
-        self._counts = Counts(by_choice and choices > 1)
+        self._counts = Counts(by_choice and self._choices > 1, choices=choices, prompts=prompts)
         self._anomalies: dict[str, None] = {}
         self._anything = False
         self._events = 0
@@ -100,7 +105,8 @@ class ChunkReader:
         if choices.__class__ is list:
             for choice in choices:
                 if choice.__class__ is dict:
-                    seen = delivered.choice(_index(choice), choice, choice.get("delta")) or seen
+                    part = {"content": choice.get("text")} if self._plain else choice.get("delta")
+                    seen = delivered.choice(_index(choice), choice, part) or seen
         usage, timings = event.get("usage"), event.get("timings")
         if usage is None and timings is None:
             return _CONTENT if seen else _PASS
@@ -134,18 +140,18 @@ class ChunkReader:
             if isinstance(choice, dict):
                 index = choice.get("index")
                 index = index if isinstance(index, int) else position
-                self.delivered.choice(index, choice, choice.get("message"))
+                self.delivered.choice(index, choice, {"content": choice.get("text")} if self._plain else choice.get("message"))
         self._counts.take(answer.get("usage"), answer.get("timings"), [], True, self._note)
         if len(choices) > 1 and (self._by_choice or answer.get("timings") is not None):
             # llama.cpp reports the first choice alone in a body.
-            self._note("usage_first_choice_only")
+            self._note("usage_first_choice_only" if self._prompts == 1 else "usage_first_prompt_only")
             self._counts.incomplete = True
 
     def reading(self, status: int, truncated: bool) -> Reading:
         if status and not 200 <= status < 300:
             return self._refused(status)
         delivered = self.delivered
-        counts = self._counts.result(delivered.finish)
+        counts = self._counts.result(delivered.finish, self._done)
         completed = self._error is None and (self._whole_body or self._finished(counts is not None and counts.final, truncated))
         report = counts.report if counts is not None else None
         source = MeterSource.MISSING

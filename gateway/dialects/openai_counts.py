@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gateway.dialects.openai_usage import Note, Report, read_timings, read_usage
+from gateway.dialects.openai_usage import read_timings, read_usage
+from gateway.dialects.usage_report import Note, Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +18,15 @@ class Standing:
 
 
 class Counts:
-    """Takes every report of an answer, in order. `by_choice`: final reports are one for each choice, and their outputs add up."""
+    """Takes every report of an answer, in order. `by_choice`: final reports are one for each choice, and their outputs add up.
 
-    def __init__(self, by_choice: bool) -> None:
+    `choices` were asked for of each of the `prompts`; choice i answers prompt i // choices.
+    """
+
+    def __init__(self, by_choice: bool, *, choices: int = 1, prompts: int = 1) -> None:
         self._by_choice = by_choice
+        self._choices = choices
+        self._prompts = prompts
         self._finals: list[Report] = []
         self._snapshots: dict[int, tuple[Report, bool]] = {}
         """By choice: the last snapshot, and whether it came with the end of its choice."""
@@ -51,34 +57,47 @@ class Counts:
         outputs = [report.output_tokens for report in given if report.output_tokens is not None]
         return sum(outputs) if outputs else None
 
-    def result(self, finish: Mapping[int, str | None]) -> Standing | None:
-        """`finish`: the finish reason of each choice that was seen."""
+    def result(self, finish: Mapping[int, str | None], done: bool = False) -> Standing | None:
+        """`finish`: the finish reason of each choice that was seen. `done`: the answer has its end, there is no choice beside these."""
         choices = max(1, len(finish))
         if self._finals:
             if not self._by_choice:
                 last = self._finals[-1]
                 return Standing(last, last.exact and not self.incomplete)
-            last = added(self._finals[-choices:])
+            last = added(dict(enumerate(self._finals[-choices:])))
             return Standing(last, last.exact and not self.incomplete and len(self._finals) >= choices)
         if not self._snapshots:
             return None
         # One report alone, on the event that ends the last choice, is the request's (servers that merge the two).
-        alone = len(self._snapshots) == 1
+        asked = self._choices * self._prompts
+        given = len(self._snapshots)
         ended = all(ends for _, ends in self._snapshots.values()) and all(finish.values())
-        report = added([self._snapshots[index][0] for index in sorted(self._snapshots)])
-        return Standing(report, report.exact and ended and (alone or len(self._snapshots) >= choices))
+        every = given >= asked if self._by_choice else (given == 1 or given >= choices) and (len(finish) >= asked or done)
+        single = given == 1 and not self._by_choice
+        report = added({index: self._snapshots[index][0] for index in sorted(self._snapshots)}, self._choices if self._prompts > 1 and not single else 0)
+        return Standing(report, report.exact and ended and every)
 
 
-def added(reports: list[Report]) -> Report:
-    """Reports of single choices: outputs add up, the prompt is counted once."""
-    if len(reports) == 1:
-        return reports[0]
-    first = reports[0]
-    return replace(
+def added(reports: Mapping[int, Report], per_prompt: int = 0) -> Report:
+    """Reports of single choices: outputs add up, each prompt is counted once. `per_prompt`: choices of each of several prompts; 0: there is but one."""
+    every = list(reports.values())
+    if len(every) == 1:
+        return every[0]
+    first = every[0]
+    summed = replace(
         first,
-        output_tokens=_sum([report.output_tokens for report in reports]),
-        reasoning_tokens=_sum([report.reasoning_tokens for report in reports]),
-        exact=all(report.exact for report in reports),
+        output_tokens=_sum([report.output_tokens for report in every]),
+        reasoning_tokens=_sum([report.reasoning_tokens for report in every]),
+        exact=all(report.exact for report in every),
+    )
+    if not per_prompt:
+        return summed
+    once = list({index // per_prompt: report for index, report in reversed(list(reports.items()))}.values())
+    return replace(
+        summed,
+        input_tokens=_sum([report.input_tokens for report in once]),
+        cached_tokens=_sum([report.cached_tokens for report in once]),
+        cache_write_tokens=_sum([report.cache_write_tokens for report in once]),
     )
 
 

@@ -6,11 +6,12 @@ A final refusal is 404 with `x-should-retry: false`: all chat clients that were 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
-from gateway.dialects.dialect import Reply, ReplyKind, Wording
+from gateway.accounting.usage import Reading, Usage
+from gateway.dialects.dialect import CallRequest, Reply, ReplyKind, Wording
 
 DONE: Final = b"data: [DONE]\n\n"
 RETRY_AFTER_S: Final = 2
@@ -27,18 +28,41 @@ _FORMS: Final[Mapping[ReplyKind, tuple[int, str, Mapping[str, str]]]] = {
 }
 
 
-def reply(wording: Wording) -> Reply:
+_FINAL: Final = (ReplyKind.FINAL, ReplyKind.PROMPT_ABOVE_CAP)
+
+
+def reply(wording: Wording, final_status: int = 404) -> Reply:
+    """`final_status`: of a final refusal in this format."""
     status, _, headers = _FORMS[wording.kind]
-    return Reply(wording.status or status, orjson.dumps({"error": _error(wording)}), dict(headers))
+    own = final_status if wording.kind in _FINAL else status
+    return Reply(wording.status or own, orjson.dumps({"error": error_object(wording)}), dict(headers))
 
 
 def error_event(wording: Wording) -> bytes:
     """Ends a running stream: the error, then the end."""
-    return data_event({"error": _error(wording)}) + DONE
+    return data_event({"error": error_object(wording)}) + DONE
 
 
 def data_event(value: Mapping[str, object]) -> bytes:
     return b"data: " + orjson.dumps(value) + b"\n\n"
+
+
+def length_end(reading: Reading, request: CallRequest, usage: Usage | None, kind: str, part: Mapping[str, object]) -> bytes:
+    """Every choice that runs ends with `length`, then usage if it was asked for, then the end. `usage`: what was settled, where it is more than was read."""
+    head: dict[str, Any] = {"id": reading.response_id or "", "object": kind, "created": 0, "model": reading.model or request.model}
+    finished = dict(enumerate(reading.finish_reasons))
+    pieces = [
+        data_event({**head, "choices": [{"index": index, **part, "finish_reason": "length"}]})
+        for index in range(max(request.choices * request.prompts, len(finished)))
+        if not finished.get(index)
+    ]
+    used = usage if usage is not None else reading.usage
+    given = used.input_tokens
+    output = used.output_tokens if used.output_tokens is not None else reading.running_output
+    if request.usage_asked and given is not None and output is not None:
+        counts = {"prompt_tokens": given, "completion_tokens": output, "total_tokens": given + output}
+        pieces.append(data_event({**head, "choices": [], "usage": counts}))
+    return b"".join((*pieces, DONE))
 
 
 def models_reply(names: Sequence[str]) -> Reply:
@@ -47,7 +71,7 @@ def models_reply(names: Sequence[str]) -> Reply:
     return Reply(200, orjson.dumps({"object": "list", "data": models}))
 
 
-def _error(wording: Wording) -> dict[str, object]:
+def error_object(wording: Wording) -> dict[str, object]:
     if wording.kind is ReplyKind.CONTEXT_OVERFLOW:
         return _overflow(wording)
     return {"message": wording.message, "type": _FORMS[wording.kind][1], "param": wording.param or None, "code": wording.code}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Engine:
     health_path: str
     models_path: str
     cap_names: dict[str, str]
-    """Dialect name -> the one output-cap field that this engine honours there."""
+    """Dialect name -> the one output-cap field that this engine honours there; empty where nothing is generated."""
     strip_fields: frozenset[str]
     """Body fields removed before forwarding."""
     pin_fields: dict[str, str]
@@ -34,3 +34,7 @@ class Engine:
     metrics_path: str
     minimum_output: int
     """Smallest output cap that the engine honours exactly (llama.cpp makes one token for 0)."""
+    utilities: dict[str, str] = field(default_factory=dict)
+    """Helpers that do no model work (`tokenize`, `detokenize`, `anthropic.count_tokens`) -> path on the engine."""
+    salt_field: str = ""
+    """Body field that keeps one caller's prompt cache from another's, where the engine has one."""

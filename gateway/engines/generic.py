@@ -1,51 +1,43 @@
-"""Any server that speaks the OpenAI API: the least that all of them do.
+"""Any server that speaks the OpenAI API, and the small native ones of TGI and LM Studio: the least that all of them do.
 
 `max_tokens` is the cap that every known server honours (several ignore `max_completion_tokens`). Usage is asked for in streams. There is no tokenizer to ask.
-A call that does not stream is taken to run on when its client leaves: charging too little is worse than waiting.
-"""
+A call that does not stream is taken to run on when its client leaves: charging too little is worse than waiting. A path that a server lacks is its own error;
+LM Studio answers it with 200, which is read as the error that it is."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from gateway.engines.engine import Engine
+from gateway.engines.stripped import STRIPPED
 
 GENERIC: Final = Engine(
     kind="generic",
-    paths={"openai.chat": "/v1/chat/completions"},
+    paths={
+        "openai.chat": "/v1/chat/completions",
+        "openai.completions": "/v1/completions",
+        "openai.responses": "/v1/responses",
+        "openai.embeddings": "/v1/embeddings",
+        "rerank": "/v1/rerank",
+        "anthropic.messages": "/v1/messages",
+        "tgi.generate": "/generate",
+        "tgi.generate_stream": "/generate_stream",
+        "lmstudio.chat": "/api/v1/chat",
+    },
     health_path="/health",
     models_path="/v1/models",
-    cap_names={"openai.chat": "max_tokens"},
-    strip_fields=frozenset(
-        {
-            "n_predict",
-            "max_completion_tokens",
-            "max_output_tokens",
-            "id_slot",
-            "response_fields",
-            "sse_ping_interval",
-            "verbose",
-            "timings_per_token",
-            "return_progress",
-            "rid",
-            "request_id",
-            "priority",
-            "cache_salt",
-            "lora",
-            "lora_path",
-            "adapters",
-            "draft_model",
-            "kv_transfer_params",
-            "bootstrap_host",
-            "bootstrap_port",
-            "bootstrap_room",
-            "use_beam_search",
-            "n_cmpl",
-            "best_of",
-            "prompt_logprobs",
-            "keep_alive",
-        }
-    ),
+    cap_names={
+        "openai.chat": "max_tokens",
+        "openai.completions": "max_tokens",
+        "openai.responses": "max_output_tokens",
+        "openai.embeddings": "",
+        "rerank": "",
+        "anthropic.messages": "max_tokens",
+        "tgi.generate": "max_new_tokens",
+        "tgi.generate_stream": "max_new_tokens",
+        "lmstudio.chat": "max_output_tokens",
+    },
+    strip_fields=STRIPPED,
     pin_fields={},
     asks_usage=True,
     counter="",

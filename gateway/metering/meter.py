@@ -6,13 +6,13 @@ best source. Only an answer that can't be passed on at all (an event too large, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gateway.accounting.usage import UNKNOWN_USAGE, ErrorClass, MeterSource, Reading
 from gateway.metering.decoding import BadEncoding, Decoder, decoder_of
 from gateway.metering.framing import BodyFramer, Frame, FrameKind, Framer, NdjsonFramer
-from gateway.metering.reader import EventReader, Mark
+from gateway.metering.reader import EventReader, HeadReader, Mark
 from gateway.metering.sse import SseFramer
 
 Marked = tuple[Frame, Mark]
@@ -58,6 +58,14 @@ class Meter:
         except Exception as error:
             self._choked(error)
         return Mark.PASS
+
+    def see_head(self, headers: Mapping[str, str]) -> None:
+        """Some engines count in headers. Never raises."""
+        if isinstance(self._reader, HeadReader):
+            try:
+                self._reader.see_head(headers)
+            except Exception as error:
+                self._choked(error)
 
     def reading(self, status: int, truncated: bool) -> Reading:
         """Never raises. With nothing to go by, everything is unknown."""

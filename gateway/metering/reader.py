@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntFlag, auto
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gateway.accounting.usage import Reading
 from gateway.metering.framing import Frame
@@ -19,6 +20,13 @@ class Mark(IntFlag):
     """From here on everything is held back until the call is settled."""
     ERROR = auto()
     CONTENT = auto()
+
+
+@runtime_checkable
+class HeadReader(Protocol):
+    """A reader to which an answer's headers say something."""
+
+    def see_head(self, headers: Mapping[str, str]) -> None: ...
 
 
 class EventReader(Protocol):

@@ -10,14 +10,18 @@ from typing import Any, Self
 
 import orjson
 
+from gateway.engines import ENGINES
 from gateway.errors import ConfigurationError
 from gateway.mock_engine import facts, tokens
 from gateway.mock_engine.facts import Counters
-from gateway.mock_engine.log import CHAT_PATH, CallLog, CallRecord, moment
+from gateway.mock_engine.log import CallLog, CallRecord, moment
 from gateway.mock_engine.play import Died, Player
 from gateway.mock_engine.script import Playbook, Script, parse_playbook, parse_script
 from gateway.mock_engine.turns import Turns
 from gateway.mock_engine.wire import Connection, Request
+
+GENERATES = frozenset(path for engine in ENGINES.values() for path in engine.paths.values())
+"""Paths that play a script: chat by itself, every other format with the raw bytes that a script holds."""
 
 
 class MockEngine:
@@ -86,7 +90,7 @@ class MockEngine:
         if path.startswith("/mock/"):
             return self._admin(connection, request.method, path, request.body)
         record = self.log.open(request.method, path, request.headers, request.body)
-        if (request.method, path) == ("POST", CHAT_PATH):
+        if request.method == "POST" and path in GENERATES:
             return await self._chat(connection, record)
         if request.method == "POST":
             return await self._helper(connection, record)
@@ -160,7 +164,7 @@ class MockEngine:
             case "/tokenize":
                 asked = record.json()
                 return 200, orjson.dumps({"tokens": tokens.tokenize(str(asked.get("content", "")), asked.get("parse_special") is not False)})
-            case "/v1/chat/completions/input_tokens":
+            case "/v1/chat/completions/input_tokens" | "/v1/messages/count_tokens" | "/v1/responses/input_tokens":
                 return 200, orjson.dumps({"object": "response.input_tokens", "input_tokens": tokens.count(tokens.render(record.json()))})
         return 404, _error(404, "File Not Found")
 

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from gateway.dialects import FAMILIES
+from gateway.dialects import ALSO, FAMILIES
 from gateway.policy.body_rules import BodyRules
 from gateway.policy.declared import Declared, flatten
 from gateway.policy.limit_tables import Amount, CallLimits, CampaignLimits, GatewayLimits, Positive, RunLimits
@@ -37,7 +37,7 @@ __all__ = [
 
 SCHEMA: Final = 1
 DEFAULT_LANE: Final = "foreground"
-APIS: Final = tuple(sorted(set(FAMILIES.values())))
+APIS: Final = tuple(sorted({*FAMILIES.values(), *ALSO.values()}))
 PromptCounter = Literal["engine", "tiktoken:o200k_base", "tiktoken:cl100k_base", "tiktoken:qwen", "tiktoken:qwen3_6", "bytes"]
 COUNTERS: Final[tuple[str, ...]] = get_args(PromptCounter)
 
@@ -98,6 +98,9 @@ class Agent(Table):
         default=0.9, description="part of a limit that is spent when the agent is warned, once; 0: never"
     )
     require_preflight: bool = Field(default=False, strict=True, description="the first call is refused until a preflight has said what is expected")
+    utility_calls: Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)] = Field(
+        default=10_000, description="requests of one run that do no model work (tokenize, detokenize, count_tokens); 0: none"
+    )
 
 
 class Policy(Table):

@@ -17,6 +17,8 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * relay.py: the answer on its way, and what is held back
 * agent_side.py: the agent's side of an answer
 * keepalive.py: comments on a stream whose engine is silent for long
+* utility.py: requests that do no model work
+* counted_late.py: a prompt of which an answer did not tell how long it was
 * settlement.py: the entry that closes a call; measured.py: what the metrics hear of it
 * fault_points.py: a test aid: where a call's way can be cut off as by kill -9
 * delivered.py: our own count of what was delivered

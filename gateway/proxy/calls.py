@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aiohttp import web
 
 from gateway.accounting.limit import CallCaps
 from gateway.accounting.quantity import Quantity
-from gateway.dialects import DIALECTS, FAMILIES
-from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts
+from gateway.dialects import ALSO, DIALECTS, FAMILIES
+from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts, Rendering
 from gateway.dialects.received import Received
 from gateway.engines.engine import Engine
 from gateway.logs import log
@@ -30,7 +30,8 @@ from gateway.upstream.forward import Upstream
 
 BODY_READ_S = 60.0
 """Longest that a body may take to arrive."""
-MODELS = "openai.models"
+MODELS = frozenset({"openai.models", "ollama.tags"})
+"""Lists of what is declared: no calls."""
 BUDGET = "gateway.budget"
 PREFLIGHT = "gateway.preflight"
 TOLD = {("GET", "/gateway/v1/budget"): BUDGET, ("POST", "/gateway/v1/preflight"): PREFLIGHT}
@@ -82,7 +83,8 @@ class Call:
     @property
     def forwarded_headers(self) -> Mapping[str, str]:
         """All that an engine learns of the agent's headers; the rest is ours."""
-        return {"Accept": "text/event-stream" if self.request.stream else "application/json"}
+        streams_as = "application/x-ndjson" if self.request.json_lines else "text/event-stream"
+        return {"Accept": streams_as if self.request.stream else "application/json"}
 
     @property
     def run_key(self) -> str:
@@ -109,10 +111,11 @@ def find_route(request: web.BaseRequest, services: Services) -> Route:
     asked = (request.method, path or "")
     if asked in TOLD and identity.campaign.policy.agent.tell_agent:
         return Route(identity=identity, api=TOLD[asked])
-    api = FAMILIES.get(asked)
-    if api is None or api not in identity.campaign.policy.apis:
-        raise Undeclared
-    return Route(identity=identity, api=api)
+    declared = identity.campaign.policy.apis
+    for api in (FAMILIES.get(asked), ALSO.get(asked)):
+        if api is not None and api in declared:
+            return Route(identity=identity, api=api)
+    raise Undeclared
 
 
 async def read_call(request: web.BaseRequest, services: Services, route: Route, call_id: str) -> Call:
@@ -128,12 +131,12 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     dialect = DIALECTS[route.api]
     policy = identity.campaign.policy
     received = receive(raw, limits)
-    asked = dialect.read_request(apply(received.value, policy.body))
-    upstream = _upstream_for(services, policy, identity.lane, asked.model)
+    asked = _named(dialect.read_request(apply(received.value, policy.body)), declared_models(services, identity))
+    upstream = _upstream_for(services, policy, identity.lane, asked.model, dialect.name)
     model = policy.models[asked.model]
     route.model = asked.model
     counter = services.engines.counter(upstream.name, asked.model, model.counter, model.image_tokens_max, model.overhead_tokens)
-    if (asked.pictures or not _has_measure(counter)) and _input_is_capped(services, identity, model, asked.model):
+    if (asked.pictures or not _has_measure(counter, asked)) and _input_is_capped(services, identity, model, asked.model):
         _check_countable(counter, model, asked)
     bound, exact = await _bound(counter, asked)
     return Call(
@@ -156,19 +159,29 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     )
 
 
-def _upstream_for(services: Services, policy: Policy, lane: str, model: str) -> Upstream:
-    """The first that serves it. Raises BodyError for a model that this lane may not use."""
+def _named(request: CallRequest, models: list[str]) -> CallRequest:
+    """Formats of servers with one model may leave its name out: then it is the only one."""
+    if request.model or len(models) != 1:
+        return request
+    return replace(request, model=models[0])
+
+
+def _upstream_for(services: Services, policy: Policy, lane: str, model: str, dialect: str) -> Upstream:
+    """The first that serves it in this format. Raises BodyError for a model that this lane may not use, or not so."""
     serving = services.settings.serving(model) if model in policy.models_of(lane) else ()
-    if not serving:
-        raise BodyError("model_not_found", "There is no such model here.", "model")
-    return services.engines.upstreams[serving[0]]
+    for name in serving:
+        if dialect in (upstream := services.engines.upstreams[name]).engine.paths:
+            return upstream
+    if serving:
+        raise BodyError("model_not_found", "This model is not served by this API.", "model")
+    raise BodyError("model_not_found", "There is no such model here.", "model")
 
 
 def _facts(services: Services, upstream: Upstream, dialect: str, model: str) -> ForwardFacts:
     engine = upstream.engine
     return ForwardFacts(
         model=services.settings.upstreams[upstream.name].models[model],
-        cap_name=engine.cap_names[dialect],
+        cap_name=engine.cap_names.get(dialect, ""),
         strip_fields=engine.strip_fields,
         pin_fields=engine.pin_fields,
         asks_usage=engine.asks_usage,
@@ -180,8 +193,9 @@ def _smaller(one: int | None, other: int | None) -> int | None:
     return min((size for size in (one, other) if size is not None), default=None)
 
 
-def _has_measure(counter: Counter) -> bool:
-    return counter.can_count or counter.knows_overhead
+def _has_measure(counter: Counter, request: CallRequest) -> bool:
+    """A prompt that no template renders is bounded by its bytes alone."""
+    return counter.can_count or counter.knows_overhead or (request.rendering is Rendering.PLAIN and request.sizes is None)
 
 
 def _input_is_capped(services: Services, identity: Identity, model: ModelPolicy, name: str) -> bool:
@@ -195,13 +209,13 @@ def _check_countable(counter: Counter, model: ModelPolicy, request: CallRequest)
     if request.pictures and model.image_tokens_max is None:
         key = f'models."{request.model}".image_tokens_max'
         raise BodyError("not_allowed", f"Pictures are not allowed here: `{key}` of the policy would allow them.", "messages", key)
-    if not _has_measure(counter):
+    if not _has_measure(counter, request):
         raise Refused(Refusal(code="engine_unavailable", final=False))
 
 
 async def _bound(counter: Counter, request: CallRequest) -> tuple[int, bool]:
     try:
-        await counter.ready()
+        await counter.ready(request)
         return counter.bound(request)
     except CannotCount as error:
         raise not_countable(error) from None

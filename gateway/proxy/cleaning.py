@@ -40,7 +40,7 @@ def clean(text: bytes) -> bytes:
     if whole is not None:
         return whole
     lines = text.splitlines(keepends=True)
-    if any(line.startswith(b"data:") for line in lines):
+    if any(line.startswith((b"data:", b"{")) for line in lines):
         return b"".join(map(_clean_line, lines))
     return _clean_plain(text)
 
@@ -51,7 +51,10 @@ def clean_text(text: str) -> str:
 
 
 def _clean_line(line: bytes) -> bytes:
-    """A field of an event stream keeps its name and its line end."""
+    """A field of an event stream keeps its name and its line end; a line of JSON is one."""
+    if line.startswith(b"{"):
+        found = _clean_json(line)
+        return _clean_plain(line) if found is None else found.rstrip(b"\r\n") + line[len(line.rstrip(b"\r\n")) :]
     field = _FIELD.fullmatch(line)
     if field is None:
         return _clean_plain(line)

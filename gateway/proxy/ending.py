@@ -87,6 +87,6 @@ async def _plain_error(call: Call, agent: AgentSide, held: bytes, code: int | No
     status = code if code is not None and 400 <= code <= 599 else 502
     reply = call.dialect.reply(wording)
     body = clean(held)
-    text = body.strip().removeprefix(b"data:").partition(b"\n")[0].strip()
-    whole = text if text.startswith(b"{") and text.endswith(b"}") else reply.body
+    lines = (line.removeprefix(b"data:").strip() for line in body.splitlines())
+    whole = next((line for line in lines if line.startswith(b"{") and line.endswith(b"}")), reply.body)
     return await agent.reply(Reply(status, whole, reply.headers))

@@ -9,6 +9,10 @@ import asyncio
 
 from aiohttp import web
 
+from gateway.dialects import UTILITIES
+from gateway.dialects.anthropic_replies import models_reply as anthropic_models
+from gateway.dialects.dialect import Reply
+from gateway.dialects.native_replies import tags_reply
 from gateway.dialects.openai_replies import models_reply
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.calls import MODELS, TOLD, Call, Route, Unauthorized, Undeclared, declared_models, find_route, read_call
@@ -18,6 +22,7 @@ from gateway.proxy.may_call import check_open
 from gateway.proxy.refused import REFUSALS, refuse
 from gateway.proxy.reservation import Admitted, Reservation
 from gateway.proxy.telling import tell
+from gateway.proxy.utility import ask
 from gateway.services import Services
 
 
@@ -32,13 +37,23 @@ async def exchange(request: web.BaseRequest, route: Route, services: Services, a
 async def carry(call: Call, reservation: Reservation, agent: AgentSide, services: Services) -> None:
     """The engine's side. A call that does not stream, on an engine that would not stop, goes on without the agent that left it."""
     work = reservation.forward_and_relay(agent)
-    if call.request.stream:
+    if call.request.stream and call.request.json_lines:
+        await reservation.attached(work)  # a comment would be no line of JSON
+    elif call.request.stream:
         with kept_alive(agent, services.settings.bounds.keepalive_after_s, services.background):
             await reservation.attached(work)
     elif call.engine.cancels_whole:
         await reservation.attached(work)
     else:
         await reservation.detached(work)
+
+
+def _models(request: web.BaseRequest, route: Route, services: Services) -> Reply:
+    """In the form that the path or, where two formats share it, a header of the other asks for."""
+    names = declared_models(services, route.identity)
+    if route.api == "ollama.tags":
+        return tags_reply(names)
+    return anthropic_models(names) if "anthropic-version" in request.headers else models_reply(names)
 
 
 async def answer(request: web.BaseRequest, services: Services) -> web.StreamResponse:
@@ -49,9 +64,11 @@ async def answer(request: web.BaseRequest, services: Services) -> web.StreamResp
         route = find_route(request, services)
         if route.api in TOLD.values():
             return await tell(request, route, services, agent)
-        if route.api == MODELS:
+        if route.api in MODELS:
             check_open(services, route.identity)
-            return await agent.reply(models_reply(declared_models(services, route.identity)))
+            return await agent.reply(_models(request, route, services))
+        if route.api in UTILITIES:
+            return await ask(request, route, services, agent)
         return await exchange(request, route, services, agent)
     except (*REFUSALS, Unauthorized, Undeclared) as error:
         return await refuse(error, route, services, agent)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.accounting.commands import Refuse
 from gateway.accounting.limit import Shortfall
-from gateway.dialects import DIALECTS
+from gateway.dialects import DIALECTS, UTILITIES
 from gateway.dialects.dialect import BodyError, Reply, ReplyKind, Wording
 from gateway.dialects.openai_replies import reply as openai_reply
 from gateway.logs import log
@@ -38,7 +38,8 @@ async def refuse(error: Exception, route: Route | None, services: Services, agen
             refusal = Refusal(code=error.code, final=True, field_name=getattr(error, "field_name", ""))
         case _:
             log.error("a call failed inside the gateway", exc_info=error)
-            return await agent.reply(openai_reply(INTERNAL))
+            dialect = DIALECTS.get(route.api) if route is not None else None
+            return await agent.reply(openai_reply(INTERNAL) if dialect is None else dialect.reply(INTERNAL))
     assert route is not None, "only a request with a route is refused by name"
     services.metrics.refusals.labels(refusal.code).inc()
     if refusal.shortfall is not None and refusal.final:
@@ -52,7 +53,7 @@ def _worded(error: Exception, refusal: Refusal, route: Route) -> Reply:
     told = route.identity.campaign.policy.agent
     status = told.refusal_status.get(route.api)
     wording = guard_wording(error) if isinstance(error, BodyError | BodyRefused) else refusal_wording(refusal, status, tell=told.tell_agent)
-    dialect = DIALECTS.get(route.api)
+    dialect = DIALECTS.get(UTILITIES[route.api].form if route.api in UTILITIES else route.api)
     return dialect.reply(wording) if dialect is not None else openai_reply(wording)
 
 

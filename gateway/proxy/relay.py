@@ -140,7 +140,8 @@ class Relay:
             reach("mid_stream")
         if self._content:
             self._agent.saw_content()
-            await self._watch.check()
+            if not self.terminal:  # with its end read there is nothing left to cut
+                await self._watch.check()
             self._content = False
 
     def _sorted(self, marked: Sequence[tuple[Frame, Mark]]) -> bytes | bytearray:
@@ -196,11 +197,17 @@ class Relay:
 
 
 def _readable(raw: bytes) -> bool:
-    """A last event that lacks nothing but its blank line."""
+    """A last event that lacks nothing but its blank line, or a line of JSON that lacks its end."""
+    if raw.lstrip()[:1] == b"{":
+        return _is_json(raw)
     lines = [line.removeprefix(b"data:").strip() for line in raw.splitlines() if line.startswith(b"data:")]
     text = b"\n".join(lines)
     if text == b"[DONE]":
         return True
+    return _is_json(text)
+
+
+def _is_json(text: bytes) -> bool:
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -67,6 +67,7 @@ class Reservation(UnderWay):
             max_event_bytes=bounds.max_event_bytes,
             max_response_bytes=bounds.max_response_bytes,
         )
+        self.meter.see_head(answer.headers)
         relayed = {name: value for name, value in answer.headers.items() if name.lower() in RELAYED_HEADERS}
         agent.prepare(answer.status, {**relayed, **answer_headers(call, self.admission)})
         agent.told_late = left_headers(call, self.admission, self.services)

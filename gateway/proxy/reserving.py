@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gateway.accounting.commands import Reserve
 from gateway.accounting.limit import Shortfall
 from gateway.accounting.quantity import Amounts
-from gateway.dialects.body_record import body_record, canonical_sha256, sent_record
+from gateway.dialects.body_record import body_record, canonical_sha256, conversation, sent_record
 from gateway.dialects.digests import Beginnings, of_both
 from gateway.proxy.answer_headers import Warned, warnings
 from gateway.proxy.calls import Call
@@ -66,10 +66,10 @@ class Reserving:
         digest, sent_digest = of_both(received.raw, self.sent, shared)
         spans = received.spans()
         digests = {(0, len(received.raw)): digest}
-        messages = received.value.get("messages")
+        messages = conversation(received.value)
         new_bytes: dict[str, object] = {}
-        if isinstance(messages, list):
-            span = spans["messages"]
+        if messages is not None:
+            span = spans["messages" if messages is received.value.get("messages") else "input"]
             text = Beginnings(memoryview(received.raw)[slice(*span)])
             told = self._services.growth.new_bytes(call.run_key, call.identity.lane, messages, text if received.written is not None else None)
             new_bytes["new_bytes"] = told

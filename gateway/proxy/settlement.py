@@ -15,6 +15,7 @@ from gateway.accounting.settling import ChargeRules, Held, OwnCount, Terms, need
 from gateway.accounting.usage import UNKNOWN_USAGE, MeterSource, Outcome, Reading, Source
 from gateway.errors import CommandRejected, LedgerUnavailable
 from gateway.logs import log
+from gateway.proxy.counted_late import counts_late, held_late, with_input
 from gateway.proxy.delivered import count_delivered
 from gateway.proxy.measured import measured
 from gateway.proxy.under_way import UnderWay
@@ -36,10 +37,10 @@ def settle_at_once(reservation: UnderWay) -> asyncio.Future[None] | None:
     if (void := _void(reservation)) is not None:
         return _write(reservation, void)
     try:
-        reading = _reading(reservation)
-        if reservation.meter is not None and needs_own_count(reading, _held(reservation)):
+        reading, held = _reading(reservation), _held(reservation)
+        if (reservation.meter is not None and needs_own_count(reading, held)) or counts_late(reservation, reading, held):
             return None
-        command = _command(reservation, reading, None)
+        command = _command(reservation, reading, held, _no_output(reservation, held))
     except Exception as error:
         command = _unmeasured(reservation, error)
     return _write(reservation, command)
@@ -55,12 +56,20 @@ async def settle(reservation: UnderWay) -> None:
 
 async def _counted(reservation: UnderWay) -> Settle:
     try:
-        reading, meter = _reading(reservation), reservation.meter
-        assert meter is not None
-        own = await count_delivered(reservation.call, reservation.services, meter.delivered_text())
-        return _command(reservation, reading, own)
+        reading = reservation.reading = await with_input(reservation, _reading(reservation))
+        held = await held_late(reservation, reading, _held(reservation))
+        own = _no_output(reservation, held)
+        if reservation.meter is not None and needs_own_count(reading, held):
+            own = await count_delivered(reservation.call, reservation.services, reservation.meter.delivered_text())
+        return _command(reservation, reading, held, own)
     except Exception as error:
         return _unmeasured(reservation, error)
+
+
+def _no_output(reservation: UnderWay, held: Held) -> OwnCount | None:
+    """Where a call generates nothing and its prompt was counted, all of it is known."""
+    call = reservation.call
+    return OwnCount(output_tokens=0, counted_by=call.counter.name) if not call.request.generates and held.prompt_exact else None
 
 
 def _void(reservation: UnderWay) -> Void | None:
@@ -145,12 +154,12 @@ def _over(reservation: UnderWay) -> None:
     services.metrics.overhead.observe(max(0.0, before + after))
 
 
-def _command(reservation: UnderWay, reading: Reading, own: OwnCount | None) -> Settle:
+def _command(reservation: UnderWay, reading: Reading, held: Held, own: OwnCount | None) -> Settle:
     call, services = reservation.call, reservation.services
     charging = call.policy.charging
     rules = ChargeRules(cut_streams=charging.cut_streams, engine_errors=charging.engine_errors)
     streamed = reservation.meter.streams if reservation.meter is not None else call.request.stream
-    terms = settle_terms(reading, reservation.ending, stream=streamed, held=_held(reservation), own=own, rules=rules)
+    terms = settle_terms(reading, reservation.ending, stream=streamed, held=held, own=own, rules=rules)
     reservation.terms = terms = _learned(reservation, terms)
     measured(reservation, terms, reading)
     _mark_engine(reservation, terms)
@@ -182,6 +191,7 @@ def _held(reservation: UnderWay) -> Held:
         ceiling=admission.output,
         context_tokens=reservation.call.context_tokens,
         choices=request.choices * request.prompts,
+        prompts=request.prompts,
     )
 
 
@@ -258,9 +268,7 @@ async def _on_record(reservation: UnderWay, name: str, details: Mapping[str, obj
     """Something that must stand beside the settlement and changes no account."""
     call, services = reservation.call, reservation.services
     identity = call.identity
-    event = Event(
-        campaign=identity.campaign.campaign, run=identity.run.run, call_id=call.call_id, name=name, at_ms=services.ledger.now_ms(), details=details
-    )
+    event = Event(campaign=identity.campaign.campaign, run=identity.run.run, call_id=call.call_id, name=name, at_ms=services.ledger.now_ms(), details=details)
     try:
         await services.ledger.post(event)
     except (LedgerUnavailable, CommandRejected) as error:

@@ -53,10 +53,10 @@ def _demand(call: Call, prompt_tokens: int, exact: bool) -> Demand:
         exact=exact,
         can_count=call.counter.can_count,
         multiple=request.choices * request.prompts,
-        asked=None if asked is None else max(asked, call.engine.minimum_output),
+        asked=None if asked is None else max(asked, call.engine.minimum_output if request.generates else 0),
         default=call.model.default_output_tokens,
         caps=call.caps,
-        context_tokens=call.context_tokens,
+        context_tokens=_context(call),
         over=admission.over,
         min_output_tokens=admission.min_output_tokens,
         enough_output_tokens=admission.enough_output_tokens,
@@ -79,20 +79,25 @@ async def _count(call: Call) -> int:
 
 def _impossible(call: Call, prompt_tokens: int) -> Refusal | None:
     """What this one call can never have, whatever others do."""
-    caps = call.caps
+    caps, request = call.caps, call.request
     if caps.prompt_tokens is not None and prompt_tokens > caps.prompt_tokens:
         return _above(call, caps.prompt_limit, caps.prompt_tokens, prompt_tokens)
-    most, choices = call.caps.output_tokens, call.request.choices * call.request.prompts
-    if most is not None and most < choices * call.engine.minimum_output:  # not one token for each choice
+    most, choices = caps.output_tokens, request.choices * request.prompts
+    if most is not None and request.generates and most < choices * call.engine.minimum_output:  # not one token for each choice
         shortfall = Shortfall(name=call.caps.output_limit, ceiling=most, settled=0, reserved=0, asked=choices)
         return Refusal(code="run_budget_reached", final=True, shortfall=shortfall)
-    context, cap = call.context_tokens, caps.context_tokens
+    context, cap = _context(call), caps.context_tokens
     if cap is not None and prompt_tokens >= cap and (context is None or cap < context):  # the narrower of two is the one that is named
         return _above(call, caps.context_limit, cap, prompt_tokens, output=1)
     if context is not None and prompt_tokens >= context:
         shortfall = Shortfall(name="context", ceiling=context, settled=0, reserved=0, asked=prompt_tokens)
         return Refusal(code="context_overflow", final=False, shortfall=shortfall, engine=call.engine.kind)  # agents compact, and go on
     return None
+
+
+def _context(call: Call) -> int | None:
+    """The model's, where it bounds the whole prompt: of several prompts each has one of its own, and only the engine can say."""
+    return call.context_tokens if call.request.prompts == 1 else None
 
 
 def _above(call: Call, name: str, cap: int, prompt_tokens: int, *, output: int = 0) -> Refusal:

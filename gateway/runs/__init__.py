@@ -17,6 +17,7 @@ The rule: what is known here follows the ledger. It is read from there at start 
     budget.py     all limits of a run as agents and drivers see them
     beliefs.py    a preflight: what is believed of limits, held against what holds
     telling.py    what an agent was told, so that it hears it once and no number rises
+    utilities.py  its requests that do no model work
     growth.py     how much of a conversation is new since the last call
     declined.py   why a request was not carried out
     book.py       the little of the ledger that is used here

@@ -19,6 +19,7 @@ from gateway.runs.deadlines import Times, times_of
 from gateway.runs.declined import Declined
 from gateway.runs.first_calls import FirstCalls
 from gateway.runs.telling import Telling
+from gateway.runs.utilities import Utilities
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -40,6 +41,7 @@ class RunState:
     """A preflight has passed: it is on record."""
     telling: Telling = field(default_factory=Telling)
     """What its agent was told of its limits."""
+    utilities: Utilities = field(default_factory=Utilities)
     in_doubt: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Opening, keys, closing and receipts of one run, one at a time."""

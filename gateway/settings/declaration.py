@@ -88,7 +88,7 @@ class UpstreamSettings(Table):
     """One engine at one address."""
 
     address: Annotated[str, AfterValidator(_address)] = Field(description="http://HOST:PORT or https://HOST:PORT")
-    engine: Annotated[str, AfterValidator(_engine)] = Field(default="generic", description="kind of model server: llama.cpp or generic")
+    engine: Annotated[str, AfterValidator(_engine)] = Field(default="generic", description="kind of model server: llama.cpp, vllm, sglang, ollama or generic")
     slots: Annotated[int, Field(strict=True, ge=1, le=100_000)] = Field(default=1, description="calls that it works on at once; llama.cpp: its --parallel")
     models: dict[str, str] = Field(min_length=1, description="name that agents use = the engine's own name")
     credential_env: str | None = Field(default=None, description="environment variable that holds the bearer token of the engine")

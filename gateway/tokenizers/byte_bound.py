@@ -18,6 +18,12 @@ JOIN_BYTES: Final = 2
 """Between two parts of one message."""
 
 
+PLAIN_TOKENS: Final = 4
+"""Begin and end tokens of one prompt."""
+PLAIN_TEMPLATE_TOKENS: Final = 128
+"""What a reranker's own template may add to a document."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overhead:
     """What one model's template adds, in bytes of rendered text (special tokens as 2)."""
@@ -57,4 +63,16 @@ def bound_tokens(shape: PromptShape, overhead: Overhead, image_tokens_max: int) 
         + overhead.each_call * shape.tool_calls
         + image_tokens_max * shape.pictures
         + SPARE_TOKENS
+    )
+
+
+def plain_bound(shape: PromptShape, image_tokens_max: int) -> int:
+    """Of prompts that no template renders. `messages`: how many of them the engine sets into words of its own (rerankers)."""
+    return (
+        shape.text_bytes
+        + shape.ids
+        + PLAIN_TOKENS * shape.prompts
+        + JOIN_BYTES * shape.parts
+        + PLAIN_TEMPLATE_TOKENS * shape.messages
+        + image_tokens_max * shape.pictures
     )

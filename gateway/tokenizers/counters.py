@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from gateway.dialects.dialect import CallRequest
-from gateway.tokenizers.byte_bound import ASSUMED, SPARE_TOKENS, Overhead, bound_tokens
-from gateway.tokenizers.engine import LlamaCppTokenizer
+from gateway.dialects.dialect import CallRequest, Rendering
+from gateway.tokenizers.byte_bound import ASSUMED, SPARE_TOKENS, Overhead, bound_tokens, plain_bound
+from gateway.tokenizers.engine import MESSAGES_PATH, RESPONSES_PATH, LlamaCppTokenizer
 from gateway.tokenizers.overhead import measure
 from gateway.tokenizers.shape import shape_of
 from gateway.tokenizers.tokenizer import CannotCount, Finding, PromptRejected, Tokenizer
@@ -112,11 +112,13 @@ class _Bounded:
     def knows_overhead(self) -> bool:
         return self._overhead is not None
 
-    async def ready(self) -> None:
-        if self._overhead is not None:
+    async def ready(self, request: CallRequest | None = None) -> None:
+        if self._overhead is not None and not _is_plain(request):
             await self._overhead.ready()
 
     def bound(self, request: CallRequest) -> tuple[int, bool]:
+        if _is_plain(request):
+            return plain_bound(shape_of(request), self._image_tokens_max), False
         return bound_tokens(shape_of(request), self._measured(), self._image_tokens_max), False
 
     def observe(self, request: CallRequest, tokens: int, counted: bool, reported: int) -> Finding | None:
@@ -159,9 +161,20 @@ class EngineCounter(_Bounded):
         self._turns = _Turns()
 
     async def count(self, request: CallRequest, run_key: str) -> int:
-        await self.ready()
+        await self.ready(request)
         async with self._turns.of(run_key):
-            return await self._tokenizer.count(request.body, run_key) + self._image_tokens_max * request.pictures
+            return await self._counted(request, run_key) + self._image_tokens_max * request.pictures
+
+    async def _counted(self, request: CallRequest, run_key: str) -> int:
+        match request.rendering:
+            case Rendering.TEMPLATE:
+                return await self._tokenizer.count(request.body, run_key)
+            case Rendering.PLAIN:
+                return await self._tokenizer.count_plain(request.prompt_texts, request.prompt_ids, begins_of(request))
+            case Rendering.RESPONSES:
+                return await self._tokenizer.count_body(RESPONSES_PATH, request.body)
+            case Rendering.MESSAGES:
+                return await self._tokenizer.count_body(MESSAGES_PATH, request.body)
 
     async def count_text(self, text: str) -> int:
         return len(await self._tokenizer.tokenize(text, parse_special=False))
@@ -179,6 +192,8 @@ class LocalCounter(_Bounded):
         self._turns = _Turns()
 
     async def count(self, request: CallRequest, run_key: str) -> int:
+        if _is_plain(request):
+            return await self._tokenizer.count(request.prompt_texts) + request.prompt_ids + begins_of(request)
         await self.ready()
         shape = shape_of(request)
         pictures = self._image_tokens_max * shape.pictures
@@ -199,8 +214,20 @@ class ByteCounter(_Bounded):
     name = "bytes"
 
     async def count(self, request: CallRequest, run_key: str) -> int:
-        await self.ready()
+        await self.ready(request)
         return self.bound(request)[0]
+
+
+def _is_plain(request: CallRequest | None) -> bool:
+    """No template, so no overhead that would have to be known."""
+    return request is not None and request.rendering is Rendering.PLAIN
+
+
+def begins_of(request: CallRequest) -> int:
+    """Prompts before which a tokenizer may put a token."""
+    if request.prompt_begins is not None:
+        return request.prompt_begins
+    return 0 if request.prompt_ids else request.prompts
 
 
 class _Turns:

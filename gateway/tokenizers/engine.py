@@ -20,6 +20,9 @@ from gateway.tokenizers.tokenizer import CannotCount, Post, PromptRejected
 
 RENDER_PATH: Final = "/apply-template"
 TOKENIZE_PATH: Final = "/tokenize"
+RESPONSES_PATH: Final = "/v1/responses/input_tokens"
+MESSAGES_PATH: Final = "/v1/messages/count_tokens"
+"""These count a body of their format whole, as the engine will when it runs."""
 SPECIALS_TRIED: Final = 24
 """Special tokens tried at most: each costs two small requests, once."""
 INLINE_BYTES: Final = 32 * 1024
@@ -42,6 +45,7 @@ class LlamaCppTokenizer:
         self._dropped = strip_fields | _NOT_RENDERED
         self._specials: dict[bytes, int] = {}
         self._added = 0
+        self._plain_added: int | None = None
         self._pattern: re.Pattern[bytes] | None = None
         self._realm = ""
 
@@ -68,7 +72,7 @@ class LlamaCppTokenizer:
             raise CannotCount(f"{RENDER_PATH} gave no prompt")
         return prompt.encode("utf-8", "surrogatepass")
 
-    async def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> Sequence[int]:
+    async def tokenize(self, text: str | Sequence[str], *, add_special: bool = False, parse_special: bool = True) -> Sequence[int]:
         value = await self._ask(TOKENIZE_PATH, {"content": text, "add_special": add_special, "parse_special": parse_special})
         tokens = value.get("tokens")
         if not isinstance(tokens, list | array):
@@ -91,6 +95,21 @@ class LlamaCppTokenizer:
         self._cache.put(run_key, text, await self._marks(text, ids, 0, 0))
         return self._added + len(ids)
 
+    async def count_plain(self, texts: Sequence[str], ids: int, begins: int) -> int:
+        """Prompts that no template renders; `begins` of them begin with a text."""
+        if begins and self._plain_added is None:
+            self._plain_added = len(await self.tokenize("x", add_special=True)) - len(await self.tokenize("x"))
+        tokens = await self.tokenize(list(texts)) if texts else ()
+        return len(tokens) + ids + begins * (self._plain_added or 0)
+
+    async def count_body(self, path: str, body: Mapping[str, object]) -> int:
+        """By the engine's endpoint that counts a whole body."""
+        value = await self._ask(path, {name: part for name, part in body.items() if name not in self._dropped})
+        tokens = value.get("input_tokens")
+        if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 0:
+            raise CannotCount(f"{path} gave no count")
+        return tokens
+
     async def _marks(self, text: bytes, ids: Sequence[int], offset: int, before: int) -> list[Mark]:
         if self._pattern is None:
             return []
@@ -103,7 +122,7 @@ class LlamaCppTokenizer:
             status, answer = await self._post(path, value)
         except EngineFailure as failure:
             raise CannotCount(f"{path}: {failure}") from failure
-        if status in _REFUSED and path == RENDER_PATH:
+        if status in _REFUSED and path != TOKENIZE_PATH:
             raise PromptRejected(status, _message(answer))
         if status != 200 or not isinstance(answer, Mapping):
             raise CannotCount(f"{path} answered {status}")

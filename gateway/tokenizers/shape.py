@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from gateway.dialects.dialect import CallRequest
+from gateway.dialects.dialect import CallRequest, PromptSizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,9 @@ class PromptShape:
     call_bytes: int
     """Of those calls as compact JSON; inside `text_bytes`."""
     pictures: int
+    prompts: int = 1
+    ids: int = 0
+    """Tokens that stand as numbers in the body."""
 
 
 def text_bytes(parts: Sequence[str]) -> int:
@@ -32,18 +35,31 @@ def text_bytes(parts: Sequence[str]) -> int:
 
 
 def shape_of(request: CallRequest) -> PromptShape:
-    messages = _listed(request.body, "messages")
-    tools = [*_listed(request.body, "tools"), *_listed(request.body, "functions")]
-    calls = [call for message in messages if isinstance(message, Mapping) for call in _listed(message, "tool_calls")]
+    sizes = request.sizes or _chat_sizes(request)
     return PromptShape(
         text_bytes=text_bytes(request.rendered_parts),
         parts=len(request.rendered_parts),
+        messages=sizes.messages,
+        tools=sizes.tools,
+        tool_bytes=sizes.tool_bytes,
+        tool_calls=sizes.tool_calls,
+        call_bytes=sizes.call_bytes,
+        pictures=request.pictures,
+        prompts=request.prompts,
+        ids=request.prompt_ids,
+    )
+
+
+def _chat_sizes(request: CallRequest) -> PromptSizes:
+    messages = _listed(request.body, "messages")
+    tools = [*_listed(request.body, "tools"), *_listed(request.body, "functions")]
+    calls = [call for message in messages if isinstance(message, Mapping) for call in _listed(message, "tool_calls")]
+    return PromptSizes(
         messages=len(messages),
         tools=len(tools),
         tool_bytes=json_bytes(tools) if tools else 0,
         tool_calls=len(calls),
         call_bytes=json_bytes(calls) if calls else 0,
-        pictures=request.pictures,
     )
 
 

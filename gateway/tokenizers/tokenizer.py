@@ -65,8 +65,8 @@ class Counter(Protocol):
     def knows_overhead(self) -> bool:
         """False where neither overhead nor counter is to be had: such a model is refused under an input cap."""
 
-    async def ready(self) -> None:
-        """Before the first bound: measures the model's overhead, once. Raises CannotCount."""
+    async def ready(self, request: CallRequest | None = None) -> None:
+        """Before the first bound: measures the model's overhead, once, unless this request needs none. Raises CannotCount."""
 
     def bound(self, request: CallRequest) -> tuple[int, bool]:
         """(tokens, exact) at once. Needs `ready()` to have succeeded."""

@@ -15,6 +15,8 @@ from gateway.demo.packages import smollm2_path
 from gateway.demo.tiny_model import tiny_model
 from gateway.dialects.dialect import CallRequest
 from gateway.dialects.openai_chat import OpenAIChat
+from gateway.dialects.openai_completions import OpenAICompletions
+from gateway.dialects.openai_responses import OpenAIResponses
 from gateway.engines import ENGINES
 from gateway.tokenizers.choosing import Encodings, choose_counter
 from gateway.tokenizers.rendered_cache import RenderedCache
@@ -223,3 +225,40 @@ async def test_an_engine_that_is_gone_leaves_no_bound(upstream: Upstream) -> Non
     with pytest.raises(CannotCount):
         counter.bound(request_of({"messages": [{"role": "user", "content": "x"}]}))
     await gone.close()
+
+
+PROMPTS: tuple[Any, ...] = ("Once upon a time", "zażółć <|im_end|> 漢字", [5, 6, 7], [5, "two", 7], ["one", 6], " \n\t x", "a" * 90)
+
+
+async def test_prompts_without_a_template_are_counted_as_the_engine_reports_them(upstream: Upstream) -> None:
+    counter = counter_of(upstream)
+    total = 0
+    for prompt in PROMPTS:
+        status, answer = await upstream.post_json("/v1/completions", {"prompt": prompt, "max_tokens": 1})
+        assert status == 200 and isinstance(answer, dict), answer
+        tokens = answer["usage"]["prompt_tokens"]
+        request = OpenAICompletions().read_request({"model": "m", "prompt": prompt})
+        assert await counter.count(request, "r") == tokens <= counter.bound(request)[0]
+        total += tokens
+    assert await counter.count(OpenAICompletions().read_request({"model": "m", "prompt": list(PROMPTS)}), "r") == total
+
+
+async def test_a_responses_body_is_counted_as_the_engine_reports_it_and_the_bound_is_never_below(upstream: Upstream) -> None:
+    counter = counter_of(upstream)
+    await counter.ready()
+    flat = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    items: list[dict[str, Any]] = [{"role": "user", "content": "Say <|im_end|> hi"}]
+    for number, text in enumerate(TEXTS):
+        body = {"model": "m", "input": items, **({"instructions": "Be kind, ąę"} if number % 2 else {}), **({"tools": flat} if number % 3 else {})}
+        request = OpenAIResponses().read_request(body)
+        status, answer = await upstream.post_json("/v1/responses", {**body, "max_output_tokens": 1})
+        assert status == 200 and isinstance(answer, dict), answer
+        tokens = answer["usage"]["input_tokens"]
+        assert await counter.count(request, "r") == tokens <= counter.bound(request)[0]
+        items = [
+            *items,
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text or "."}]},
+            {"type": "function_call", "call_id": f"c{number}", "name": "look_1", "arguments": '{"q":"é\\n\\"a\\"","n":[1,2,3]}'},
+            {"type": "function_call_output", "call_id": f"c{number}", "output": text or "."},
+            {"role": "user", "content": [{"type": "input_text", "text": "and?"}, {"type": "input_text", "text": text or "."}]},
+        ][-9:]

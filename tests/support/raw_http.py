@@ -87,6 +87,11 @@ class RawClient:
         self._read_until(lambda: len(self._parsed().events) >= number or self._parsed().complete, timeout_s)
         return self._parsed()
 
+    def read_until(self, needle: bytes, *, timeout_s: float = 30.0) -> RawAnswer:
+        """Until these bytes have come in the body (or its end); the answer as far as it came."""
+        self._read_until(lambda: needle in self._parsed().body or self._parsed().complete, timeout_s)
+        return self._parsed()
+
     def read_for(self, seconds: float) -> RawAnswer:
         """Whatever comes in so much time."""
         deadline = time.monotonic() + seconds

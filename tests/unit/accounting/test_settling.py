@@ -345,3 +345,46 @@ def test_whatever_was_read_a_charge_is_known_and_a_usage_is_never_a_guess(
     within = terms.charge.input_tokens <= held.prompt_tokens and terms.charge.output_tokens <= held.ceiling
     assert ("overshoot" in terms.flags) == (not within)
     assert (terms.outcome is Outcome.ENGINE_REFUSED) == (terms.source is Source.NONE)
+
+
+# Calls that generate nothing, and calls with several prompts
+
+
+INPUT_ONLY = Held(prompt_tokens=300, prompt_exact=False, ceiling=0, context_tokens=128, prompts=3)
+
+
+def test_a_call_that_generates_nothing_never_reaches_a_ceiling() -> None:
+    terms = settle_terms(reported(Usage(input_tokens=250, output_tokens=0, tool_calls=0), finish_reason=None), ENDED, stream=False, held=INPUT_ONLY)
+    assert brief(terms) == (Outcome.COMPLETED, Source.REPORTED, charged(250, 0))
+    assert terms.flags == ()
+
+
+def test_an_embedding_without_usage_is_its_counted_prompt_and_no_output() -> None:
+    told_nothing = reading(usage=Usage(output_tokens=0, tool_calls=0), completed=True)
+    assert not needs_own_count(told_nothing, INPUT_ONLY)
+    terms = settle_terms(told_nothing, ENDED, stream=False, held=replace(INPUT_ONLY, prompt_tokens=240, prompt_exact=True))
+    assert (brief(terms), terms.usage.input_tokens, terms.usage.output_tokens) == ((Outcome.COMPLETED, Source.COUNTED, charged(240, 0)), 240, 0)
+    bound = settle_terms(told_nothing, ENDED, stream=False, held=INPUT_ONLY)
+    assert (bound.charge, bound.usage.input_tokens) == (charged(300, 0), None)
+
+
+def test_each_of_several_prompts_has_a_context_of_its_own() -> None:
+    used = Usage(input_tokens=384, output_tokens=0, tool_calls=0)
+    assert settle_terms(reported(used), ENDED, stream=False, held=INPUT_ONLY).source is Source.REPORTED
+    too_much = settle_terms(reported(replace(used, input_tokens=385)), ENDED, stream=False, held=INPUT_ONLY)
+    assert "report_discredited" in too_much.flags
+
+
+def test_an_input_that_is_the_first_prompts_alone_is_no_input() -> None:
+    first = reading(usage=Usage(input_tokens=2, output_tokens=4, tool_calls=0), source=MeterSource.ESTIMATED, completed=True, content_seen=True,
+                    running_output=4, anomalies=("usage_first_prompt_only",))  # fmt: skip
+    held = Held(prompt_tokens=9, prompt_exact=True, ceiling=8, choices=2, prompts=2)
+    terms = settle_terms(first, ENDED, stream=False, held=held, own=replace(OWN, output_tokens=7))
+    assert (terms.usage.input_tokens, terms.charge, terms.source) == (9, charged(9, 7), Source.COUNTED)
+    terms = settle_terms(first, ENDED, stream=False, held=replace(held, prompt_exact=False), own=replace(OWN, output_tokens=3))
+    assert (terms.usage.input_tokens, terms.charge, terms.source) == (2, charged(9, 4), Source.RUNNING)
+
+
+@pytest.mark.parametrize("word", ["length", "max_output_tokens", "max_tokens"])
+def test_every_formats_word_for_the_ceiling_is_length(word: str) -> None:
+    assert settle_terms(reported(finish_reason=word), ENDED, stream=True, held=HELD).outcome is Outcome.LENGTH

@@ -86,3 +86,28 @@ def test_the_canonical_digest_is_that_of_rfc_8785_or_absent(body: dict[str, Any]
 def test_a_body_as_agents_send_it_has_a_canonical_digest() -> None:
     body = orjson.loads(b'{"top_p":0.95,"temperature":1.0,"messages":[{"content":"h\xc3\xa9 \\u0007\\n","role":"user"}],"max_tokens":5}')
     assert canonical_sha256(body) == hashlib.sha256(rfc8785.dumps(body)).hexdigest()
+
+
+def test_the_items_of_a_responses_body_are_on_record_by_who_said_them() -> None:
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "éé"}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "found"},
+        {"type": "reasoning", "summary": []},
+    ]
+    body = {"model": "m", "input": items, "instructions": "secret rules", "max_output_tokens": 5, "truncation": "auto"}
+    raw = json.dumps(body).encode()
+    dialect = DIALECTS["openai.responses"]
+    record = body_record(raw, body, dialect.settings, ())
+    assert record["messages"] == 4
+    assert record["bytes_by_role"] == {
+        "user": 4 + len("input_text"), "assistant": len("function_call" + "c" + "f" + "{}") + len("reasoning"),
+        "tool": len("function_call_output" + "c" + "found"), "system": len("secret rules"),
+    }  # fmt: skip
+    assert record["settings_asked"] == {"model": '"m"', "max_output_tokens": "5", "truncation": '"auto"'}
+    assert "secret" not in json.dumps(record)
+
+
+def test_a_body_without_a_conversation_has_none_on_record() -> None:
+    for body in ({"model": "m", "input": ["a", "b"]}, {"model": "m", "prompt": "a"}, {"model": "m", "query": "q", "documents": ["a"]}):
+        assert "messages" not in body_record(json.dumps(body).encode(), body, frozenset(), ())

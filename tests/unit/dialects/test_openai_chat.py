@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.dialects import DIALECTS, FAMILIES
+from gateway.dialects import DIALECTS, FAMILIES, UTILITIES
 from gateway.dialects.dialect import BodyError, CallRequest, ForwardFacts
 from gateway.dialects.guard import GUARDED
-from gateway.dialects.openai_chat import BUDGETS, CAPS, MINIMA
+from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA
 
 CHAT = DIALECTS["openai.chat"]
 LLAMA = ForwardFacts(model="own", cap_name="max_tokens", strip_fields=frozenset({"verbose", "n_predict"}), asks_usage=False)
@@ -38,8 +38,8 @@ def part(**fields: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [{"type": "text", "text": "see https://example.org"}, fields]}]
 
 
-def test_every_family_but_the_list_of_models_has_its_dialect() -> None:
-    assert {name for name in FAMILIES.values() if name not in DIALECTS} == {"openai.models"}
+def test_every_family_but_the_lists_of_models_and_the_utilities_has_its_dialect() -> None:
+    assert {name for name in FAMILIES.values() if name not in DIALECTS} == {"openai.models", "ollama.tags", *UTILITIES}
     assert FAMILIES["POST", "/v1/chat/completions"] == "openai.chat"
 
 

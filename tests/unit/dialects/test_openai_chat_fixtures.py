@@ -2,54 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.accounting.usage import Reading
 from gateway.dialects.dialect import Mark
-from tests.unit.dialects.answers import Case, Replayed, dialect_cases, engine_cases, replay
+from tests.unit.dialects.answers import Case, dialect_cases, engine_cases, identity, replay, shown, wanted
 
 CASES = dialect_cases()
 BY_NAME = {case.name: case for case in CASES}
 ENGINES = engine_cases()
-
-
-def shown(replayed: Replayed, like: dict[str, Any]) -> dict[str, Any]:
-    """The reading in the fixtures' words; keys that a case does not give are left out."""
-    reading = replayed.reading
-    usage = reading.usage
-    known = usage.input_tokens is not None and usage.output_tokens is not None
-    said = {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cached_input_tokens": usage.cached_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "total_tokens": (usage.input_tokens or 0) + (usage.output_tokens or 0) if known else None,
-        "usage_source": str(reading.source),
-        "finish_reason": reading.finish_reason,
-        "finish_reasons": list(reading.finish_reasons),
-        "response_id": reading.response_id,
-        "model": reading.model,
-        "tool_calls": usage.tool_calls,
-        "completed": reading.completed,
-        "error_class": str(reading.error_class) if reading.error_class else None,
-        "error_code": reading.error_code,
-        "text": replayed.reader.delivered.answer_text(),
-    }
-    return {name: value for name, value in said.items() if name in like}
-
-
-def wanted(case: Case) -> dict[str, Any]:
-    return {name: value for name, value in case.expected.items() if name != "anomalies"}
-
-
-def identity(case: Case) -> bytes:
-    return gzip.decompress(case.body) if case.headers.get("content-encoding") == "gzip" else case.body
 
 
 def test_there_are_65_cases() -> None:

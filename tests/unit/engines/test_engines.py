@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.dialects import DIALECTS, FAMILIES, UTILITIES
+from gateway.dialects.output_caps import CAPS
 from gateway.engines import ENGINES
 from gateway.engines.engine import Engine
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+SERVED = [(engine, dialect) for engine in ENGINES.values() for dialect in engine.paths]
+INPUT_ONLY = {"openai.embeddings", "rerank", "ollama.embed", "llamacpp.embedding"}
+SERVES = {
+    "llama.cpp": {"openai.responses", "anthropic.messages", "llamacpp.completion", "llamacpp.embedding", "rerank"},
+    "vllm": {"openai.responses", "anthropic.messages", "rerank"},
+    "sglang": {"openai.responses", "anthropic.messages", "rerank", "sglang.generate"},
+    "ollama": {"openai.responses", "anthropic.messages", "ollama.chat", "ollama.generate", "ollama.embed"},
+    "generic": {"openai.responses", "anthropic.messages", "rerank", "tgi.generate", "tgi.generate_stream", "lmstudio.chat"},
+}
+"""Beside chat, completions and embeddings, which every one of them serves."""
 
 
 @engines
@@ -17,9 +29,24 @@ def test_a_cap_that_is_written_is_not_stripped(engine: Engine) -> None:
 
 
 @engines
+def test_an_engine_serves_these_formats_and_no_others(engine: Engine) -> None:
+    assert set(engine.paths) == SERVES[engine.kind] | {"openai.chat", "openai.completions", "openai.embeddings"}
+    assert engine.utilities.keys() <= UTILITIES.keys()
+    assert set(engine.paths) <= DIALECTS.keys() == set(DIALECTS) & (set(FAMILIES.values()) | {"tgi.generate"})
+
+
+@engines
 def test_every_path_has_a_cap_and_is_a_path(engine: Engine) -> None:
     assert engine.cap_names.keys() == engine.paths.keys()
-    assert all(path.startswith("/") and "?" not in path for path in (*engine.paths.values(), engine.health_path, engine.models_path))
+    every = (*engine.paths.values(), *engine.utilities.values(), engine.health_path, engine.models_path)
+    assert all(path.startswith("/") and "?" not in path for path in every)
+
+
+@pytest.mark.parametrize(("engine", "dialect"), SERVED, ids=lambda value: getattr(value, "kind", value))
+def test_the_cap_of_every_format_is_a_name_that_bodies_are_cleared_of_first(engine: Engine, dialect: str) -> None:
+    cap = engine.cap_names[dialect]
+    assert (cap == "") is (dialect in INPUT_ONLY)
+    assert not cap or (cap in CAPS and cap in DIALECTS[dialect].cap_names)
 
 
 @engines
@@ -32,7 +59,16 @@ def test_a_pooled_connection_is_dropped_before_servers_drop_it(engine: Engine) -
     assert 0 < engine.pool_idle_s <= 2
 
 
-def test_llama_cpp_reports_unasked_and_has_a_tokenizer_and_the_generic_engine_does_not() -> None:
-    assert (ENGINES["llama.cpp"].asks_usage, ENGINES["llama.cpp"].counter, ENGINES["llama.cpp"].minimum_output) == (False, "llama.cpp", 1)
-    assert (ENGINES["generic"].asks_usage, ENGINES["generic"].counter) == (True, "")
-    assert not ENGINES["llama.cpp"].cancels_whole and not ENGINES["generic"].cancels_whole
+@engines
+def test_an_engine_that_would_not_surely_stop_is_read_to_its_end(engine: Engine) -> None:
+    assert not engine.cancels_whole
+
+
+def test_llama_cpp_reports_unasked_and_has_a_tokenizer_and_the_others_do_not() -> None:
+    asked = {kind: (engine.asks_usage, engine.counter, engine.minimum_output) for kind, engine in ENGINES.items()}
+    assert asked.pop("llama.cpp") == (False, "llama.cpp", 1)
+    assert set(asked.values()) == {(True, "", 1)}
+
+
+def test_only_who_can_keep_prompt_caches_apart_says_so() -> None:
+    assert {kind: engine.salt_field for kind, engine in ENGINES.items() if engine.salt_field} == {"vllm": "cache_salt", "sglang": "extra_key"}

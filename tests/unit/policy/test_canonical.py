@@ -123,7 +123,7 @@ def test_every_default_is_filled_in_and_the_schema_number_stands() -> None:
     }
     assert form["charging"] == {"cut_streams": "known", "engine_errors": "prompt"}
     assert form["models"] == {"m": {"counter": "engine"}}
-    assert form["agent"] == {"tell_agent": True, "refusal_status": {}, "warn_at": 0.9, "require_preflight": False}
+    assert form["agent"] == {"tell_agent": True, "refusal_status": {}, "warn_at": 0.9, "require_preflight": False, "utility_calls": 10_000}
     assert form["body"] == {"force": {}, "default": {}, "forbid": []}
     assert (form["run"]["wall_from"], form["run"]["require_room"]) == ("first_call", "refuse")
 

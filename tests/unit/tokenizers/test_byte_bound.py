@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import orjson
 
-from gateway.tokenizers.byte_bound import JOIN_BYTES, SPARE_TOKENS, Overhead, bound_tokens
+from gateway.dialects import DIALECTS
+from gateway.tokenizers.byte_bound import JOIN_BYTES, PLAIN_TEMPLATE_TOKENS, PLAIN_TOKENS, SPARE_TOKENS, Overhead, bound_tokens, plain_bound
 from gateway.tokenizers.shape import shape_of
 from tests.support.asking import request_of
 
@@ -43,3 +44,24 @@ def test_lone_surrogates_and_odd_bodies_have_a_size() -> None:
     shape = shape_of(type(request)(**{name: getattr(request, name) for name in request.__slots__} | {"body": odd, "rendered_parts": ("\ud800",)}))
     assert (shape.text_bytes, shape.messages, shape.tools, shape.tool_calls) == (3, 3, 0, 1)
     assert shape.call_bytes > 0
+
+
+def test_prompts_without_a_template_count_by_their_bytes_and_numbers() -> None:
+    shape = shape_of(DIALECTS["openai.completions"].read_request({"model": "m", "prompt": ["é", [1, 2, 3], "b"]}))
+    assert (shape.text_bytes, shape.ids, shape.prompts, shape.parts, shape.messages) == (3, 3, 3, 2, 0)
+    assert plain_bound(shape, 0) == 3 + 3 + 3 * PLAIN_TOKENS + 2 * JOIN_BYTES
+
+
+def test_a_reranker_reads_the_query_with_each_document_in_words_of_its_own() -> None:
+    shape = shape_of(DIALECTS["rerank"].read_request({"model": "m", "query": "qq", "documents": ["a", "b"]}))
+    assert (shape.text_bytes, shape.prompts, shape.messages) == (6, 2, 2)
+    assert plain_bound(shape, 0) == 6 + 2 * PLAIN_TOKENS + 4 * JOIN_BYTES + 2 * PLAIN_TEMPLATE_TOKENS
+
+
+def test_the_items_of_a_responses_body_have_the_overhead_of_messages_tools_and_calls() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    body = {"model": "m", "input": [{"role": "user", "content": "a"}, call], "instructions": "b", "tools": [{"type": "function", "name": "f"}]}
+    shape = shape_of(DIALECTS["openai.responses"].read_request(body))
+    assert (shape.messages, shape.tools, shape.tool_calls) == (3, 1, 1)
+    assert (shape.tool_bytes, shape.call_bytes) == (len(orjson.dumps(body["tools"])) - 2, len(orjson.dumps(call)))
+    assert bound_tokens(shape, PLAIN, 0) == shape.text_bytes + shape.parts * JOIN_BYTES + 100 + 2 * 5 + 9 + SPARE_TOKENS

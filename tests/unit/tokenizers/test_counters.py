@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gateway.dialects import DIALECTS
+from gateway.dialects.dialect import CallRequest
 from gateway.engines import ENGINES
 from gateway.errors import ConfigurationError, EngineFailure
 from gateway.tokenizers import counters
@@ -29,6 +31,7 @@ class SmallEngine:
         self.most = 0
         self.lies = False
         self.added = 1
+        self.whole: tuple[int, object] = 200, {"input_tokens": 41}
 
     async def post(self, path: str, value: object) -> tuple[int, object]:
         assert isinstance(value, dict)
@@ -39,6 +42,8 @@ class SmallEngine:
             await asyncio.sleep(0)
             if self.down:
                 raise EngineFailure("unreachable")
+            if path in ("/v1/responses/input_tokens", "/v1/messages/count_tokens"):
+                return self.whole
             return self.render(value) if path == "/apply-template" else self.tokenize(value)
         finally:
             self.at_once -= 1
@@ -51,7 +56,8 @@ class SmallEngine:
         return 200, {"prompt": f"{tools}{turns}<|s|>assistant"}
 
     def tokenize(self, value: dict[str, Any]) -> tuple[int, object]:
-        text, ids = value["content"], [1] * (self.added if value["add_special"] else 0)
+        text = value["content"] if isinstance(value["content"], str) else "".join(value["content"])
+        ids = [1] * (self.added if value["add_special"] else 0)
         if not value["parse_special"]:
             return 200, {"tokens": [*ids, *text.encode()]}
         place = 0
@@ -202,3 +208,32 @@ async def test_a_counter_without_an_engine_to_ask_bounds_generously_and_says_tha
 def test_a_word_that_does_not_fit_is_told(engine: SmallEngine, word: str, kind: str) -> None:
     with pytest.raises(ConfigurationError, match="counter"):
         choose_counter(word, ENGINES[kind], engine.post, Encodings(), RenderedCache())
+
+
+def formed(dialect: str, **body: Any) -> CallRequest:
+    return DIALECTS[dialect].read_request({"model": "m", **body})
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens"),
+    [("ab", 3), (["ab", "c"], 5), ([7, 8, 9], 3), ([7, "ab"], 3), (["ab", 7], 4), ([["ab"], [7]], 4), ("<|s|>a", 3), ("", 1)],
+)
+async def test_prompts_without_a_template_are_counted_as_they_are_each_with_its_begin(engine: SmallEngine, prompt: object, tokens: int) -> None:
+    counter = counter_of(engine)
+    for request in (formed("openai.completions", prompt=prompt), formed("openai.embeddings", input=prompt)):
+        await counter.ready(request)
+        bound, exact = counter.bound(request)
+        assert await counter.count(request, "r") == tokens <= bound
+        assert not exact
+    assert "/apply-template" not in engine.asked, "no template has a part in it"
+    local = counter_of(engine, "tiktoken:o200k_base")
+    assert await local.count(formed("openai.completions", prompt=[7, 8, 9]), "r") == 3
+
+
+async def test_a_responses_body_is_counted_whole_by_the_engine(engine: SmallEngine) -> None:
+    counter, request = counter_of(engine), formed("openai.responses", input="hi", stream=True)
+    assert await counter.count(request, "r") == 41
+    for status, answer, error in ((400, {"error": {"message": "no such item"}}, PromptRejected), (404, {}, CannotCount), (200, {"n": 1}, CannotCount)):
+        engine.whole = status, answer
+        with pytest.raises(error):
+            await counter.count(request, "r")
