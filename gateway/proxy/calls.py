@@ -86,7 +86,11 @@ class Call:
 
     @property
     def run_key(self) -> str:
-        return f"{self.identity.campaign.campaign}/{self.identity.run.run}"
+        return _run_key(self.identity)
+
+
+def _run_key(identity: Identity) -> str:
+    return f"{identity.campaign.campaign}/{identity.run.run}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,8 +131,10 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     check_open(services, identity)  # reading took its time
     dialect = DIALECTS[route.api]
     policy = identity.campaign.policy
-    received = receive(raw, limits)
-    asked = dialect.read_request(apply(received.value, policy.body))
+    received = receive(raw, limits, services.growth.known(_run_key(identity), identity.lane, dialect.name))
+    ruled = apply(received.value, policy.body)
+    known = received.known if ruled.get("messages") is received.value.get("messages") else None
+    asked = dialect.read_request(ruled, known=known)
     upstream = _upstream_for(services, policy, identity.lane, asked.model)
     model = policy.models[asked.model]
     route.model = asked.model

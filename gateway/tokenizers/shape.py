@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import orjson
 
 from gateway.dialects.dialect import CallRequest
+from gateway.dialects.json_text import sizes
+from gateway.dialects.known import MessagesRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +29,27 @@ class PromptShape:
     pictures: int
 
 
-def text_bytes(parts: Sequence[str]) -> int:
-    return sum(len(part) if part.isascii() else len(part.encode("utf-8", "surrogatepass")) for part in parts)
-
-
 def shape_of(request: CallRequest) -> PromptShape:
+    read = request.read if request.read is not None else _read(request)
     messages = _listed(request.body, "messages")
     tools = [*_listed(request.body, "tools"), *_listed(request.body, "functions")]
-    calls = [call for message in messages if isinstance(message, Mapping) for call in _listed(message, "tool_calls")]
     return PromptShape(
-        text_bytes=text_bytes(request.rendered_parts),
-        parts=len(request.rendered_parts),
+        text_bytes=read.text_bytes + sizes(request.other_parts),
+        parts=read.parts + len(request.other_parts),
         messages=len(messages),
         tools=len(tools),
         tool_bytes=json_bytes(tools) if tools else 0,
-        tool_calls=len(calls),
-        call_bytes=json_bytes(calls) if calls else 0,
+        tool_calls=read.tool_calls,
+        call_bytes=read.call_bytes + read.tool_calls + 1 if read.tool_calls else 0,
         pictures=request.pictures,
     )
+
+
+def _read(request: CallRequest) -> MessagesRead:
+    """Of a request whose format takes no sizes in reading."""
+    calls = [call for message in _listed(request.body, "messages") if isinstance(message, Mapping) for call in _listed(message, "tool_calls")]
+    parts = request.rendered_parts[: len(request.rendered_parts) - len(request.other_parts)]
+    return MessagesRead(parts=len(parts), text_bytes=sizes(parts), tool_calls=len(calls), call_bytes=sum(map(json_bytes, calls)))
 
 
 def json_bytes(value: object) -> int:
