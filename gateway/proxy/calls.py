@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aiohttp import web
 
@@ -56,7 +56,7 @@ class Call:
     model: ModelPolicy
     dialect: Dialect
     request: CallRequest
-    received: Received
+    received: Received = field(repr=False)
     """As the agent sent it; `request.body` is what the policy's rules made of it."""
     upstream: Upstream
     facts: ForwardFacts
@@ -70,6 +70,11 @@ class Call:
     session: Mapping[str, str] = field(default_factory=dict)
     counted: int | None = None
     """The exact prompt, once it was counted."""
+
+    def let_go(self) -> None:
+        """It was sent: its body is read by nobody any more, and its answer may take an hour. What is read all the same shows itself as a fault."""
+        del self.received
+        self.request = replace(self.request, body={}, rendered_parts=())
 
     @property
     def engine(self) -> Engine:
