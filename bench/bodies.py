@@ -1,7 +1,8 @@
-"""Request bodies of 2, 60 and 400 kB in the shape of an agent's conversation, the same bytes each time, written as the OpenAI SDKs write them: compact, in UTF-8.
+"""Request bodies of 2, 60 and 400 kB in the shape of an agent's conversation, the same bytes each time.
 
 An agent sends its whole conversation with each call: what it was told, its tools, and in turn what it called and what came back. That
-is many small strings and a few long ones, with quotes, line ends and some letters beyond ASCII, as source files have them.
+is many small strings and a few long ones, with quotes, line ends and some letters beyond ASCII, as source files have them. They are written
+as the OpenAI SDKs write them: compact, in UTF-8, in the SDK's order of fields.
 """
 
 from __future__ import annotations

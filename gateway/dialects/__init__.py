@@ -4,6 +4,7 @@ Rule: pure, and no format knows of another; what several share stands in modules
 
 * dialect.py: `Dialect`, the questions that every format answers, and the data that goes in and out
 * openai_chat.py: OpenAI chat completions
+* openai_messages.py: the messages of a chat body: their texts, and what may stand in them
 * openai_completions.py: OpenAI plain completions
 * openai_responses.py: OpenAI Responses
 * openai_embeddings.py: OpenAI embeddings
@@ -42,6 +43,10 @@ Rule: pure, and no format knows of another; what several share stands in modules
 * guard.py: what no body may hold unless the policy allows it
 * body_fields.py: reading a body's fields by type
 * body_record.py: what stands on record of a body
+* received.py: a body as it came, and the proof that its bytes are plainly written
+* structure.py: how many members a body has, how deep it goes
+* known.py: the beginning of a conversation that was read before
+* digests.py: SHA-256 of texts that begin alike
 * field_spans.py: where each top-level field of a body stands in its bytes
 * json_text.py: JSON as servers really write it
 * retry_words.py: words that a final refusal must not hold

@@ -18,6 +18,7 @@ from gateway.dialects.anthropic_replies import error_event, named_event, reply
 from gateway.dialects.body_fields import flag, not_allowed, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
 from gateway.dialects.guard import guard_fields
+from gateway.dialects.known import Known
 from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA, OURS, lower
 
 SETTINGS: Final = frozenset(
@@ -39,7 +40,7 @@ class AnthropicMessages:
     cap_names: tuple[str, ...] = CAPS
     settings: frozenset[str] = SETTINGS
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
         if (whole_number(body, "n", 1) or 1) > 1:

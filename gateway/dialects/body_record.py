@@ -12,8 +12,10 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.dialects.digests import Continued, Hash
 from gateway.dialects.field_spans import Span, field_spans
-from gateway.dialects.json_text import compact, size
+from gateway.dialects.json_text import compact, sizes
+from gateway.dialects.known import Known
 
 SETTING_BYTES_MAX: Final = 4_096
 """A setting that is longer stands as a digest, as other fields do."""
@@ -28,8 +30,9 @@ def body_record(
     tool_names: Sequence[str],
     spans: Mapping[str, Span] | None = None,
     digests: Mapping[Span, str] = _NONE,
+    by_role: Mapping[str, int] | None = None,
 ) -> dict[str, object]:
-    """Details of a reservation. `body` is what `raw` holds; `digests` are those already known, by where their bytes stand in `raw`."""
+    """Details of a reservation. `body` is what `raw` holds. What is known of it already: where its fields stand, digests by where their bytes stand, sizes."""
     asked: dict[str, object] = {}
     fields: dict[str, object] = {}
     for name, span in (spans if spans is not None else field_spans(raw, body)).items():
@@ -48,9 +51,9 @@ def body_record(
     messages = conversation(body)
     if messages is not None:
         record["messages"] = len(messages)
-        by_role = bytes_by_role(messages)
-        system = sum(_bytes(body[name]) for name in _SYSTEM_FIELDS if name in body)
-        record["bytes_by_role"] = {**by_role, "system": by_role.get("system", 0) + system} if system else by_role
+        held = by_role if by_role is not None else bytes_by_role(messages)
+        system = sum(_bytes([body[name]]) for name in _SYSTEM_FIELDS if name in body)
+        record["bytes_by_role"] = {**held, "system": held.get("system", 0) + system} if system else held
     if tool_names:
         record["tools"] = [plain(name) for name in tool_names[:TOOLS_NAMED_MAX]]
         record["tool_count"] = len(tool_names)
@@ -109,7 +112,7 @@ def _bytes(values: list[Any]) -> int:
     total = 0
     while values:
         texts = [value for value in values if type(value) is str]
-        total += _utf8(texts)
+        total += sizes(texts)
         if len(texts) == len(values):
             break
         below: list[Any] = []
@@ -123,23 +126,37 @@ def _bytes(values: list[Any]) -> int:
     return total
 
 
-def _utf8(texts: list[str]) -> int:
-    try:
-        return sum(map(len, map(str.encode, texts)))
-    except UnicodeEncodeError:
-        return sum(map(size, texts))
-
-
-def canonical_sha256(body: Mapping[str, Any], *, plain: bool = False, known: tuple[bytes, str] | None = None) -> str | None:
+def canonical_sha256(body: Mapping[str, Any], *, plain: bool = False) -> str | None:
     """Of the body in canonical form (RFC 8785), or None: it holds what has no canonical form, or a number whose form is not plain.
 
-    `plain`: no number and no name in it needs a look. `known`: a text and its digest, in case that is the canonical form.
+    `plain`: no number and no name in it needs a look.
     """
     try:
         text = orjson.dumps(body if plain else _plain_numbers(body), option=orjson.OPT_SORT_KEYS)
     except (TypeError, ValueError):
         return None
-    return known[1] if known is not None and known[0] == text else hashlib.sha256(text).hexdigest()
+    return hashlib.sha256(text).hexdigest()
+
+
+def canonical_continued(body: Mapping[str, Any], known: Known | None) -> tuple[str, Mapping[bytes, Hash]]:
+    """The same digest of a plain body with messages, and the hashes behind them. What `known` holds of them is not written again."""
+    messages = body["messages"]
+    start = known.messages if known is not None else 0
+    added = memoryview(_sorted(messages[start:]))[1:-1]
+    comma = b"," if start and added else b""
+    digests = Continued(
+        known.canonical if known is not None else {},
+        lambda: memoryview(_sorted(messages[:start]))[:-1] if start else b"[",
+        (comma, added),
+    )
+    head = _sorted({name: value for name, value in body.items() if name < "messages"})[:-1]
+    tail = _sorted({name: value for name, value in body.items() if name > "messages"})[1:]
+    digest = digests.sha256(head + (b"," if len(head) > 1 else b"") + b'"messages":', b"]" + (b"," if len(tail) > 1 else b"") + tail)
+    return digest, digests.behind
+
+
+def _sorted(value: object) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def _plain_numbers(value: object) -> object:

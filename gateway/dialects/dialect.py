@@ -5,12 +5,13 @@ One file a format; `FAMILIES` in the package maps method and path to a dialect. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
 
 from gateway.accounting.usage import Reading, Usage
+from gateway.dialects.known import Known, MessagesRead
 from gateway.metering.reader import EventReader as EventReader
 from gateway.metering.reader import Mark as Mark
 
@@ -64,12 +65,16 @@ class CallRequest:
     prompts: int
     usage_asked: bool
     """The client asked for usage in its stream: then the usage event is passed on."""
-    rendered_parts: tuple[str, ...]
+    rendered_parts: Sequence[str]
     """Every text of the body that an engine's template can render (messages, tools, schema, template kwargs), for the byte bound and for local counting."""
     pictures: int
     has_tools: bool
     tool_names: tuple[str, ...]
     body: Mapping[str, Any]
+    other_parts: tuple[str, ...] = ()
+    """Of the rendered parts, those of no message."""
+    read: MessagesRead | None = None
+    """The sizes of the others, where they were taken in reading."""
     rendering: Rendering = Rendering.TEMPLATE
     sizes: PromptSizes | None = None
     """None: `messages` and `tools` of the body are as OpenAI chat has them."""
@@ -155,10 +160,11 @@ class Dialect(Protocol):
     settings: frozenset[str]
     """Body fields that are settings: on record in full, as asked and as sent. Of every other field: name, bytes, SHA-256."""
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         """Raises BodyError on wrong types, hosted tools, remote content, and all else by which an agent would make the engine act for it.
 
-        `allowed`: what the policy allows all the same, by the names that stand after `allow.`.
+        `allowed`: what the policy allows all the same, by the names that stand after `allow.`. `known`: what its messages begin with, read before in the
+        same format under the same `allowed`.
         """
 
     def forward_body(self, request: CallRequest, facts: ForwardFacts, *, ceiling_per_choice: int, call_id: str = "") -> dict[str, Any]:

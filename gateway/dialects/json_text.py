@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import orjson
 
@@ -21,6 +22,14 @@ def parse(data: bytes) -> object:
 def size(text: str) -> int:
     """Bytes in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def sizes(texts: Sequence[str]) -> int:
+    """Of all of them together. A text that was written as JSON before keeps its UTF-8: encoding it again is a copy."""
+    try:
+        return sum(map(len, map(str.encode, texts)))
+    except UnicodeEncodeError:
+        return sum(map(size, texts))
 
 
 def whole_text(pieces: list[str]) -> str:

@@ -15,6 +15,7 @@ from gateway.dialects.body_fields import flag, not_allowed, smallest_cap, whole_
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, ReplyKind, Wording
 from gateway.dialects.guard import guard_fields, guard_part
 from gateway.dialects.json_text import compact
+from gateway.dialects.known import Known
 from gateway.dialects.llamacpp_events import CompletionReader
 from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import data_event, error_of, reply
@@ -91,7 +92,7 @@ class LlamaCppCompletion(_LlamaCpp):
 
     name = "llamacpp.completion"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
         if (whole_number(body, "n", 1) or 1) > 1:
             raise not_allowed("n")
@@ -124,7 +125,7 @@ class LlamaCppEmbedding(_LlamaCpp):
 
     name = "llamacpp.embedding"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
         name = "content" if "content" in body else "input"
         return self._request(body, read_prompt(body.get(name), name, allowed), generates=False)

@@ -17,6 +17,7 @@ from gateway.dialects.body_fields import flag, invalid, not_allowed, smallest_ca
 from gateway.dialects.dialect import CallRequest, ForwardFacts, PromptSizes, Reply, Wording
 from gateway.dialects.guard import guard_fields, guard_part
 from gateway.dialects.json_text import compact
+from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import error_of, reply
 from gateway.dialects.output_caps import CAPS, OURS, lower
@@ -33,7 +34,7 @@ class LmStudioChat:
     cap_names: tuple[str, ...] = CAPS
     settings: frozenset[str] = SETTINGS
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
         if body.get("context_length") is not None and "context_length" not in allowed:

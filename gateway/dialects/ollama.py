@@ -14,6 +14,7 @@ from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.body_fields import invalid, object_of, text_of
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
 from gateway.dialects.json_text import compact
+from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import error_of, line, reply
 from gateway.dialects.ollama_body import asked_output, guard, pictures_of, read_chat, streams
@@ -67,7 +68,7 @@ class OllamaChat(_Ollama):
 
     name = "ollama.chat"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard(body, allowed)
         parts, pictures, names = read_chat(body, allowed)
@@ -96,7 +97,7 @@ class OllamaGenerate(_Ollama):
 
     name = "ollama.generate"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard(body, allowed)
         prompt = text_of(body, "prompt")  # without one the engine loads or unloads the model
@@ -130,7 +131,7 @@ class OllamaEmbed(_Ollama):
     name = "ollama.embed"
     generates = False
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard(body, allowed)
         given = body.get("input")

@@ -13,6 +13,7 @@ from gateway.dialects.body_fields import flag, invalid, not_allowed, object_of, 
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
 from gateway.dialects.guard import guard_fields
 from gateway.dialects.json_text import compact
+from gateway.dialects.known import Known
 from gateway.dialects.openai_chunks import ChunkReader
 from gateway.dialects.openai_replies import error_event, length_end, reply
 from gateway.dialects.openai_settings import SETTINGS, choices_of, forwarded
@@ -33,7 +34,7 @@ class OpenAICompletions:
     cap_names: tuple[str, ...] = CAPS
     settings: frozenset[str] = SETTINGS | {"best_of", "echo"}
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         choices = choices_of(body)
         plain = {name: value for name, value in body.items() if name != "best_of"} if body.get("best_of") == choices else body  # it asks for no more than `n`

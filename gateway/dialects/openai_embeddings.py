@@ -10,6 +10,7 @@ from gateway.dialects.body_fields import flag, invalid, text_of
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
 from gateway.dialects.guard import guard_fields
 from gateway.dialects.input_answer import InputReader
+from gateway.dialects.known import Known
 from gateway.dialects.openai_replies import error_event, reply
 from gateway.dialects.openai_settings import forwarded
 from gateway.dialects.output_caps import CAPS
@@ -28,7 +29,7 @@ class OpenAIEmbeddings:
         {*CAPS, "model", "stream", "dimensions", "encoding_format", "truncate", "truncate_prompt_tokens", "input_type", "embd_normalize", "pooling"}
     )
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
         for name in _OTHER_INPUTS:

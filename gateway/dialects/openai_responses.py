@@ -10,6 +10,7 @@ from gateway.dialects.body_fields import flag, invalid, list_of_objects, not_all
 from gateway.dialects.dialect import CallRequest, ForwardFacts, PromptSizes, Rendering, Reply, Wording
 from gateway.dialects.guard import guard_fields
 from gateway.dialects.json_text import compact, size
+from gateway.dialects.known import Known
 from gateway.dialects.openai_settings import SETTINGS, choices_of, forwarded
 from gateway.dialects.output_caps import CAPS, MINIMA
 from gateway.dialects.responses_body import Gathered, read_input, read_tools
@@ -31,7 +32,7 @@ class OpenAIResponses:
         "background", "include", "max_tool_calls", "previous_response_id", "prompt_cache_retention", "truncation",
     }  # fmt: skip
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
         for name in _STATE:

@@ -7,22 +7,31 @@ another, something behind the end), and each field's bytes are known: they are p
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
+from gateway.dialects.digests import Beginnings
 from gateway.dialects.field_spans import Span, field_spans
+from gateway.dialects.known import Known
+from gateway.dialects.structure import Structure
+
+LEAST_BYTES: Final = 8_192
+"""To remember the beginning of a smaller body costs more than to look at it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Structure:
-    members: int
-    """Object members and list items together."""
-    plain: bool
-    """No number and no name in it needs a look before it is written in canonical form."""
+class Written:
+    """Of bytes that are what `orjson` writes of their value."""
+
+    spans: Mapping[str, Span]
+    """Where each field's value stands."""
+    messages: Beginnings | None = None
+    """Of the messages' bytes, if there are any."""
+    known: Known | None = None
+    """What the messages begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,88 +39,84 @@ class Received:
     raw: bytes
     value: dict[str, Any]
     structure: Structure
-    written: Mapping[str, Span] | None = None
-    """Where each field's value stands, if `raw` is what `orjson` writes of `value`, byte for byte; else None."""
+    messages: Structure | None = None
+    """Of an object that holds nothing but the messages, where they may be known to a later call."""
+    written: Written | None = None
+    """None: the bytes are not what `orjson` would write."""
+
+    @property
+    def known(self) -> Known | None:
+        return self.written.known if self.written is not None else None
 
     def spans(self) -> Mapping[str, Span]:
-        return self.written if self.written is not None else field_spans(self.raw, self.value)
+        return self.written.spans if self.written is not None else field_spans(self.raw, self.value)
 
     def forwarded(self, body: Mapping[str, Any]) -> tuple[bytes, int]:
-        """`body` as JSON text, and how many of its first bytes are those of `raw`. What it shares with `value` is passed on as it was written."""
-        if self.written is None:
+        """`body` as JSON text, and where in it the messages stand as they were received (0: nowhere). What it shares with `value` is passed on as it came."""
+        if self.written is None or not body:
             return write(body), 0
         view = memoryview(self.raw)
+        spans = self.written.spans
         pieces: list[bytes | memoryview] = []
-        shared = 0
-        order = iter(self.written)
-        alike = True
+        messages_at = 0
         try:
             for name, value in body.items():
                 pieces += (b"," if pieces else b"{", orjson.dumps(name), b":")
-                unchanged = name in self.written and (value is self.value[name] or (type(value) is str and value == self.value[name]))
-                if unchanged:
-                    pieces.append(view[slice(*self.written[name])])
+                if name in spans and value is self.value[name]:
+                    if name == "messages":
+                        messages_at = sum(map(len, pieces))
+                    pieces.append(view[slice(*spans[name])])
                 else:
                     pieces.append(orjson.dumps(value))
-                alike = alike and unchanged and next(order, None) == name
-                shared = self.written[name][1] if alike else shared
         except TypeError:
             return write(body), 0
-        return b"".join((*pieces, b"}")) if pieces else b"{}", shared
+        return b"".join((*pieces, b"}")), messages_at
 
 
-def write(body: Mapping[str, Any]) -> bytes:
+def write(body: object) -> bytes:
     try:
         return orjson.dumps(body)
     except TypeError:  # lone surrogates and whole numbers above 64 bits: written as they were read
         return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
 
 
-def written_spans(raw: bytes, value: Mapping[str, Any]) -> dict[str, Span] | None:
-    """Where each field's value stands, or None: `raw` is not what `orjson` writes of `value`. Field by field: no second copy of the whole is held."""
+def written(raw: bytes, value: Mapping[str, Any], known: Sequence[Known] = ()) -> Written | None:
+    """None: `raw` is not what `orjson` writes of `value`. Compared field by field, so that no second copy of the whole is held.
+
+    Messages that begin with `known` ones, byte for byte, are compared only behind them.
+    """
     spans: dict[str, Span] = {}
+    beginnings: Beginnings | None = None
+    base: Known | None = None
     at = 0
     try:
         for name, inner in value.items():
             head = (b"," if spans else b"{") + orjson.dumps(name) + b":"
-            begin = at + len(head)
             if not raw.startswith(head, at):
                 return None
-            text = orjson.dumps(inner)
-            if not raw.startswith(text, begin):
+            begin = at = at + len(head)
+            if name == "messages" and type(inner) is list and inner and len(raw) >= LEAST_BYTES:
+                beginnings = Beginnings(memoryview(raw)[begin:])
+                base = _longest(beginnings, known)
+            if name == "messages" and base is not None:
+                at += base.list_bytes
+                added = inner[base.messages :]
+                text = b"," + orjson.dumps(added)[1:] if added else b"]"
+            else:
+                text = orjson.dumps(inner)
+            if not raw.startswith(text, at):
                 return None
-            at = begin + len(text)
+            at += len(text)
             spans[name] = (begin, at)
     except TypeError:  # nested more deeply than it writes
         return None
-    return spans if raw[at : at + 2] == b"}" else None
+    return Written(spans=spans, messages=beginnings, known=base) if raw[at : at + 2] == b"}" else None
 
 
-def structure_of(body: dict[str, Any], deepest: int, most: int) -> Structure | None:
-    """None where it is nested more deeply. Stops counting members once they are more than `most`. Level by level: no recursion."""
-    dicts: list[dict[str, Any]] = [body]
-    lists: list[list[Any]] = []
-    names: set[str] = set()
-    members = 0
-    plain = True
-    for _depth in range(deepest):
-        values = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
-        names.update(*dicts)
-        members += len(values)
-        if members > most:
-            return Structure(members=members, plain=False)
-        others = [value for value in values if value.__class__ is not str]
-        dicts = [value for value in others if value.__class__ is dict]
-        lists = [value for value in others if value.__class__ is list]
-        if plain and len(dicts) + len(lists) < len(others):
-            plain = all(map(_is_plain, others))
-        if not dicts and not lists:
-            return Structure(members=members, plain=plain and "".join(names).isascii())
-    return None
-
-
-def _is_plain(value: object) -> bool:
-    kind = value.__class__
-    if kind is int:
-        return -(2**53) < value < 2**53  # type: ignore[operator]
-    return kind is not float or not (value.is_integer() or abs(value) < 1e-4)  # type: ignore[attr-defined,arg-type]
+def _longest(messages: Beginnings, known: Sequence[Known]) -> Known | None:
+    """Of the conversations in `known`, shorter ones first, the longest that these messages continue."""
+    found: Known | None = None
+    for one in known:
+        if messages.ends_item(one.list_bytes) and messages.sha256(one.list_bytes) == one.sha256:
+            found = one
+    return found

@@ -15,6 +15,7 @@ from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.body_fields import flag, invalid, not_allowed, object_of, smallest_cap, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
 from gateway.dialects.guard import guard_fields, guard_part
+from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader, added
 from gateway.dialects.native_replies import data_event, reply
 from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA, OURS, lower
@@ -36,7 +37,7 @@ class SglangGenerate:
     cap_names: tuple[str, ...] = CAPS
     settings: frozenset[str] = SETTINGS
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
         for name in _HIDDEN:
             if body.get(name) and name not in allowed:

@@ -15,6 +15,7 @@ from gateway.dialects.body_fields import invalid, not_allowed, object_of, smalle
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, ReplyKind, Wording
 from gateway.dialects.guard import guard_fields
 from gateway.dialects.json_text import compact
+from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import data_event, error_of, reply
 from gateway.dialects.output_caps import CAPS, OURS, lower
@@ -36,7 +37,7 @@ class TgiGenerate:
         self.name = name
         self._streams = streams
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
         parameters = object_of(body, "parameters")
         guard_fields(parameters, allowed)

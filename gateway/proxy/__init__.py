@@ -11,6 +11,7 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * may_call.py: whether a key may have calls at this moment
 * calls.py: from a request to a call that is checked
 * ticket.py: the ticket with which it waits
+* body_details.py: what is written down of a body
 * reserving.py: the reservation's command, and the body that is sent
 * reservation.py: from admission to settlement; what closes always
 * under_way.py: the state of one admitted call

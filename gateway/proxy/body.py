@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,8 +14,9 @@ import orjson
 from aiohttp import web
 from aiohttp.http import HttpVersion11
 
-from gateway.dialects.field_spans import Span
-from gateway.dialects.received import Received, structure_of, written_spans
+from gateway.dialects.known import Known
+from gateway.dialects.received import Received, Written, written
+from gateway.dialects.structure import Structure, structure_of
 
 _MEMBERS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
 """A text, skipped whole (also one that never ends: time stays linear), or what begins or parts members."""
@@ -100,19 +101,34 @@ def parse_body(raw: bytes, bounds: BodyBounds) -> dict[str, Any]:
     return receive(raw, bounds).value
 
 
-def receive(raw: bytes, bounds: BodyBounds) -> Received:
-    """The same, with what was learnt of it on the way."""
+def receive(raw: bytes, bounds: BodyBounds, known: Sequence[Known] = ()) -> Received:
+    """The same, with what was learnt of it on the way. `known`: conversations that it may continue, shorter ones first."""
     _count_members(raw, bounds.max_keys)
-    value, written = _read_written(raw) or (_read_strictly(raw), None)
-    structure = structure_of(value, bounds.max_depth, bounds.max_keys)
-    if structure is None:
-        raise BodyRefused("body_too_large", _TOO_DEEP)
-    if structure.members > bounds.max_keys:
+    value, how = _read_written(raw, known) or (_read_strictly(raw), None)
+    base = how.known if how is not None else None
+    if how is None or how.messages is None:
+        return Received(raw=raw, value=value, structure=_structure(value, bounds), written=how)
+    messages = value["messages"]
+    talk = _structure({"messages": messages[base.messages :] if base is not None else messages}, bounds)
+    if base is not None:
+        talk = Structure(members=base.structure.members + talk.members - 1, plain=base.structure.plain and talk.plain)
+    rest = _structure({name: inner for name, inner in value.items() if name != "messages"}, bounds)
+    whole = Structure(members=rest.members + talk.members, plain=rest.plain and talk.plain)
+    if whole.members > bounds.max_keys:
         raise BodyRefused("body_too_large", _TOO_MANY)
-    return Received(raw=raw, value=value, structure=structure, written=written)
+    return Received(raw=raw, value=value, structure=whole, messages=talk, written=how)
 
 
-def _read_written(raw: bytes) -> tuple[dict[str, Any], Mapping[str, Span]] | None:
+def _structure(value: Mapping[str, Any], bounds: BodyBounds) -> Structure:
+    found = structure_of(value, bounds.max_depth, bounds.max_keys)
+    if found is None:
+        raise BodyRefused("body_too_large", _TOO_DEEP)
+    if found.members > bounds.max_keys:
+        raise BodyRefused("body_too_large", _TOO_MANY)
+    return found
+
+
+def _read_written(raw: bytes, known: Sequence[Known]) -> tuple[dict[str, Any], Written] | None:
     """A body as agents' SDKs write it. That it reads back to the same bytes proves all that `_read_strictly` looks for, in a fraction of its time."""
     if _WRITTEN.match(raw) is None:
         return None
@@ -120,8 +136,8 @@ def _read_written(raw: bytes) -> tuple[dict[str, Any], Mapping[str, Span]] | Non
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return None
-    written = written_spans(raw, value)
-    return (value, written) if written is not None else None
+    how = written(raw, value, known)
+    return (value, how) if how is not None else None
 
 
 def _read_strictly(raw: bytes) -> dict[str, Any]:

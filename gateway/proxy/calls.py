@@ -57,7 +57,7 @@ class Call:
     model: ModelPolicy
     dialect: Dialect
     request: CallRequest
-    received: Received
+    received: Received = field(repr=False)
     """As the agent sent it; `request.body` is what the policy's rules made of it."""
     upstream: Upstream
     facts: ForwardFacts
@@ -71,6 +71,11 @@ class Call:
     session: Mapping[str, str] = field(default_factory=dict)
     counted: int | None = None
     """The exact prompt, once it was counted."""
+
+    def let_go(self) -> None:
+        """It was sent: its body is read by nobody any more, and its answer may take an hour. What is read all the same shows itself as a fault."""
+        del self.received
+        self.request = replace(self.request, body={}, rendered_parts=(), prompt_texts=())
 
     @property
     def engine(self) -> Engine:
@@ -88,7 +93,11 @@ class Call:
 
     @property
     def run_key(self) -> str:
-        return f"{self.identity.campaign.campaign}/{self.identity.run.run}"
+        return _run_key(self.identity)
+
+
+def _run_key(identity: Identity) -> str:
+    return f"{identity.campaign.campaign}/{identity.run.run}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,8 +139,10 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     check_open(services, identity)  # reading took its time
     dialect = DIALECTS[route.api]
     policy = identity.campaign.policy
-    received = receive(raw, limits)
-    asked = _named(dialect.read_request(apply(received.value, policy.body)), declared_models(services, identity))
+    received = receive(raw, limits, services.growth.known(_run_key(identity), identity.lane, dialect.name))
+    ruled = apply(received.value, policy.body)
+    known = received.known if ruled.get("messages") is received.value.get("messages") else None
+    asked = _named(dialect.read_request(ruled, known=known), declared_models(services, identity))
     upstream = _upstream_for(services, policy, identity.lane, asked.model, dialect.name)
     model = policy.models[asked.model]
     route.model = asked.model

@@ -59,6 +59,8 @@ class Reservation(UnderWay):
     def _answered(self, answer: Answer, agent: AgentSide) -> Relay:
         call, bounds = self.call, self.services.settings.bounds
         self.answer, self.status = answer, answer.status
+        self.sent = b""
+        call.let_go()
         self.meter = meter_of(
             call.dialect.reader(call.request, call.engine.kind),
             status=answer.status,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from gateway.accounting.commands import Reserve
 from gateway.accounting.limit import Shortfall
 from gateway.accounting.quantity import Amounts
-from gateway.dialects.body_record import body_record, canonical_sha256, conversation, sent_record
-from gateway.dialects.digests import Beginnings, of_both
 from gateway.proxy.answer_headers import Warned, warnings
+from gateway.proxy.body_details import body_details
 from gateway.proxy.calls import Call
 from gateway.services import Services
 from gateway.upstream.call import Admission
@@ -29,7 +26,7 @@ class Reserving:
         request = call.request
         multiple = request.choices * request.prompts
         forwarded = call.dialect.forward_body(request, call.facts, ceiling_per_choice=admission.output // multiple, call_id=call.call_id)
-        details = self._body_details(forwarded)
+        self.sent, details = body_details(call, forwarded, self._services.growth)
         if call.session:
             details["session"] = dict(call.session)
         if decided := decision_record(admission):
@@ -58,29 +55,6 @@ class Reserving:
             waited_ms=admission.waited_ms,
             details=details,
         )
-
-    def _body_details(self, forwarded: Mapping[str, object]) -> dict[str, object]:
-        """Of the body as it came and as it goes; what both begin with is hashed once."""
-        call, received = self._call, self._call.received
-        self.sent, shared = received.forwarded(forwarded)
-        digest, sent_digest = of_both(received.raw, self.sent, shared)
-        spans = received.spans()
-        digests = {(0, len(received.raw)): digest}
-        messages = conversation(received.value)
-        new_bytes: dict[str, object] = {}
-        if messages is not None:
-            span = spans["messages" if messages is received.value.get("messages") else "input"]
-            text = Beginnings(memoryview(received.raw)[slice(*span)])
-            told = self._services.growth.new_bytes(call.run_key, call.identity.lane, messages, text if received.written is not None else None)
-            new_bytes["new_bytes"] = told
-            digests[span] = text.sha256(len(text))
-        settings = call.dialect.settings
-        details = body_record(received.raw, received.value, settings, call.request.tool_names, spans, digests)
-        details |= sent_record(forwarded, settings, self.sent, sent_digest)
-        canonical = canonical_sha256(received.value, plain=received.structure.plain, known=(received.raw, digest))
-        if canonical is not None:
-            details["canonical_sha256"] = canonical
-        return details | new_bytes
 
 
 def decision_record(admission: Admission) -> dict[str, object]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from gateway.accounting.limit import Shortfall
 from gateway.dialects import DIALECTS, UTILITIES
 from gateway.dialects.dialect import BodyError, Reply
 from gateway.dialects.openai_replies import reply as openai_reply
+from gateway.dialects.received import write
 from gateway.errors import EngineFailure
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.body import BodyBounds, parse_body, read_body
@@ -76,5 +76,8 @@ async def _answer(upstream: Upstream, api: str, body: dict[str, Any]) -> Reply:
         return worded(UPSTREAM_AUTH)
     if not isinstance(answer, dict | list) or 300 <= status < 400:
         return worded(ENGINE_ERROR)
-    raw = dumped(answer) if isinstance(answer, dict) else orjson.dumps(answer)
+    try:
+        raw = write(answer)
+    except (ValueError, RecursionError):  # no JSON can say it
+        return worded(ENGINE_ERROR)
     return Reply(status, raw if status < 300 else clean(raw))

@@ -13,48 +13,65 @@ from typing import Final
 import orjson
 
 from gateway.dialects.digests import Beginnings
+from gateway.dialects.known import Known
 
 CONVERSATIONS_MAX: Final = 4_096
 """The one not heard of for longest is forgotten: its next call counts as new."""
 MESSAGES_MAX: Final = 10_000
 """Of one conversation; what lies beyond counts as new each time."""
 
+KNOWN_LANES_MAX: Final = 1_024
+KNOWN_PER_LANE: Final = 4
+"""An agent and its helpers speak in turns under one key."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     marks: tuple[int, ...] = ()
     """One a message."""
-    bytes: int = 0
-    """Of the messages as they were sent, without the bracket that ends their list; 0: not known."""
+    list_bytes: int = 0
+    """Of the messages as they were sent, without the bracket that ends their list."""
     sha256: str = ""
-    """Of these bytes."""
+    """Of these bytes; empty: not known."""
 
 
 class Growth:
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str, str], tuple[Known, ...]] = OrderedDict()
 
-    def new_bytes(self, run: str, lane: str, messages: Sequence[object], text: Beginnings | None = None) -> int:
+    def known(self, run: str, lane: str, dialect: str) -> list[Known]:
+        """What the next call may continue, shorter ones first."""
+        return sorted(self._known.get((run, lane, dialect), ()), key=lambda one: one.list_bytes)
+
+    def learn(self, run: str, lane: str, dialect: str, one: Known, base: Known | None) -> None:
+        """`base`: what it continues, in whose place it stands from now on."""
+        key = run, lane, dialect
+        others = [other for other in self._known.get(key, ()) if other is not base and other.sha256 != one.sha256]
+        self._known[key] = (*others[-KNOWN_PER_LANE + 1 :], one)
+        self._known.move_to_end(key)
+        if len(self._known) > KNOWN_LANES_MAX:
+            self._known.popitem(last=False)
+
+    def new_bytes(self, run: str, lane: str, messages: Sequence[object], text: Beginnings | None = None, size: int = 0) -> int:
         """Bytes, as compact JSON, of the messages behind the longest beginning that this and the last call share.
 
-        `text`: the list of messages as it was sent, if that is compact JSON.
+        `text` begins with the list of messages as it was sent, `size` bytes, if that is compact JSON.
         """
         before = self._seen.get((run, lane), _NOTHING)
-        shared = 0
-        if text is not None and before.bytes and text.ends_value(before.bytes) and text.sha256(before.bytes) == before.sha256:
+        if text is not None and before.sha256 and text.ends_item(before.list_bytes) and text.known.get(before.list_bytes) == before.sha256:
             # Most calls: the last one's messages stand in this one, byte for byte, and only what follows needs a look.
             shared = len(before.marks)
-            added = [_text(message) for message in messages[shared:]]
-            marks = before.marks + tuple(map(hash, added))
-            new = sum(map(len, added))
+            texts = [_text(message) for message in messages[shared:]]
+            marks = before.marks + tuple(map(hash, texts)) if texts else before.marks
+            new = sum(map(len, texts))
         else:
             texts = [_text(message) for message in messages]
             marks = tuple(map(hash, texts[:MESSAGES_MAX]))
             shared = _alike(before.marks, marks)
             new = sum(map(len, texts[shared:]))
         if text is not None and len(messages) <= MESSAGES_MAX:
-            end = len(text) - 1
-            self._seen[run, lane] = _Seen(marks, end, text.sha256(end))
+            self._seen[run, lane] = _Seen(marks, size - 1, text.sha256(size - 1))
         else:
             self._seen[run, lane] = _Seen(marks[:MESSAGES_MAX])
         self._seen.move_to_end((run, lane))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import orjson
 
 from gateway.dialects.dialect import CallRequest, PromptSizes
+from gateway.dialects.json_text import sizes
+from gateway.dialects.known import MessagesRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,37 +32,39 @@ class PromptShape:
     """Tokens that stand as numbers in the body."""
 
 
-def text_bytes(parts: Sequence[str]) -> int:
-    return sum(len(part) if part.isascii() else len(part.encode("utf-8", "surrogatepass")) for part in parts)
-
-
 def shape_of(request: CallRequest) -> PromptShape:
-    sizes = request.sizes or _chat_sizes(request)
+    read = request.read if request.read is not None else _read(request)
+    given = request.sizes if request.sizes is not None else _chat_sizes(request, read)
     return PromptShape(
-        text_bytes=text_bytes(request.rendered_parts),
-        parts=len(request.rendered_parts),
-        messages=sizes.messages,
-        tools=sizes.tools,
-        tool_bytes=sizes.tool_bytes,
-        tool_calls=sizes.tool_calls,
-        call_bytes=sizes.call_bytes,
+        text_bytes=read.text_bytes + sizes(request.other_parts),
+        parts=read.parts + len(request.other_parts),
+        messages=given.messages,
+        tools=given.tools,
+        tool_bytes=given.tool_bytes,
+        tool_calls=given.tool_calls,
+        call_bytes=given.call_bytes,
         pictures=request.pictures,
         prompts=request.prompts,
         ids=request.prompt_ids,
     )
 
 
-def _chat_sizes(request: CallRequest) -> PromptSizes:
-    messages = _listed(request.body, "messages")
+def _chat_sizes(request: CallRequest, read: MessagesRead) -> PromptSizes:
     tools = [*_listed(request.body, "tools"), *_listed(request.body, "functions")]
-    calls = [call for message in messages if isinstance(message, Mapping) for call in _listed(message, "tool_calls")]
     return PromptSizes(
-        messages=len(messages),
+        messages=len(_listed(request.body, "messages")),
         tools=len(tools),
         tool_bytes=json_bytes(tools) if tools else 0,
-        tool_calls=len(calls),
-        call_bytes=json_bytes(calls) if calls else 0,
+        tool_calls=read.tool_calls,
+        call_bytes=read.call_bytes + read.tool_calls + 1 if read.tool_calls else 0,
     )
+
+
+def _read(request: CallRequest) -> MessagesRead:
+    """Of a request whose format takes no sizes in reading."""
+    calls = [call for message in _listed(request.body, "messages") if isinstance(message, Mapping) for call in _listed(message, "tool_calls")]
+    parts = request.rendered_parts[: len(request.rendered_parts) - len(request.other_parts)]
+    return MessagesRead(parts=len(parts), text_bytes=sizes(parts), tool_calls=len(calls), call_bytes=sum(map(json_bytes, calls)))
 
 
 def json_bytes(value: object) -> int:

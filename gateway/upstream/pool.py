@@ -11,7 +11,6 @@ import ssl
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
-from weakref import WeakSet
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -58,6 +57,8 @@ class EngineProtocol(ResponseHandler):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
         self.on_arrival: Callable[[], None] | None = None
+        self.served = False
+        """A request was given it before."""
 
     def data_received(self, data: bytes) -> None:
         ResponseHandler.data_received(self, data)
@@ -84,17 +85,15 @@ class Pool(aiohttp.TCPConnector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._served: WeakSet[object] = WeakSet()
         self._factory = functools.partial(_engine_side, loop=self._loop)
 
     async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> aiohttp.connector.Connection:
         connection = await super().connect(req, traces, timeout)
         protocol = connection.protocol
-        reused = protocol in self._served
-        if protocol is not None and not reused:
-            self._served.add(protocol)
-            if protocol.closed is not None:
-                protocol.closed.add_done_callback(_retrieved)
+        assert isinstance(protocol, EngineProtocol)
+        reused, protocol.served = protocol.served, True
+        if not reused and protocol.closed is not None:
+            protocol.closed.add_done_callback(_retrieved)
         progress = PROGRESS.get()
         if progress is not None:
             progress.connected_at = asyncio.get_running_loop().time()

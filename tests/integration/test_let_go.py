@@ -7,6 +7,7 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 
 import aiohttp
 
@@ -14,6 +15,7 @@ from gateway.app import Gateway
 from gateway.client.control import ControlClient
 from gateway.proxy.calls import Call
 from gateway.proxy.reservation import Reservation
+from gateway.services import Services
 from gateway.settings import load_settings
 from gateway.upstream.answer import Answer
 from tests.support.scripted_engine import Wire, scripted
@@ -86,3 +88,30 @@ async def test_a_call_leaves_nothing_behind_whether_it_ended_or_its_agent_left(t
         finally:
             gc.enable()
     assert held == []
+
+
+async def test_while_its_answer_comes_a_call_does_not_hold_its_body(tmp_path: Path) -> None:
+    marked = "A text that stands nowhere else. " * 400
+    async with scripted(engine) as scripts, serving(tmp_path, scripts.address) as (gateway, secret), aiohttp.ClientSession() as session:
+        url, headers = gateway.data.address + "/v1/chat/completions", {"Authorization": f"Bearer {secret}"}
+        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": marked}, {"role": "user", "content": "endless"}]}
+        async with session.post(url, json=body, headers=headers) as answer:
+            await answer.content.readany()
+            (call,) = [one for one in gc.get_objects() if isinstance(one, Call)]
+            assert [len(text) for text in texts_held_by(call) if len(text) >= len(marked)] == []
+
+
+def texts_held_by(call: Call) -> list[bytes | str]:
+    """And by the reservation that holds the call."""
+    left: list[object] = [call, *(one for one in gc.get_objects() if isinstance(one, Reservation))]
+    seen: set[int] = set()
+    found: list[bytes | str] = []
+    while left:
+        one = left.pop()
+        if id(one) in seen or isinstance(one, type | ModuleType | Gateway | Services | asyncio.AbstractEventLoop):
+            continue
+        seen.add(id(one))
+        if isinstance(one, bytes | str):
+            found.append(one)
+        left += gc.get_referents(one)
+    return found

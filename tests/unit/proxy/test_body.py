@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.dialects.received import write
 from gateway.dialects.retry_words import is_final_wording
 from gateway.proxy.body import BodyBounds, BodyRefused, parse_body
-from gateway.dialects.received import write
 
 BOUNDS = BodyBounds(max_bytes=32 << 20, max_depth=64, max_keys=200_000, read_seconds=60)
 SOON_S = 5.0

@@ -1,0 +1,46 @@
+"""How a parsed body is built: how many members it has, how deep it goes, and whether it may be written in canonical form as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    members: int
+    """Object members and list items together."""
+    plain: bool
+    """No number and no name in it needs a look before it is written in canonical form."""
+
+
+def structure_of(body: Mapping[str, Any], deepest: int, most: int) -> Structure | None:
+    """None where it is nested more deeply. Stops counting members once they are more than `most`. Level by level: no recursion."""
+    dicts: list[Mapping[str, Any]] = [body]
+    lists: list[list[Any]] = []
+    names: set[str] = set()
+    members = 0
+    plain = True
+    for _depth in range(deepest):
+        values = [*chain.from_iterable(inner.values() for inner in dicts), *chain.from_iterable(lists)]
+        names.update(*dicts)
+        members += len(values)
+        if members > most:
+            return Structure(members=members, plain=False)
+        others = [value for value in values if value.__class__ is not str]
+        dicts = [value for value in others if value.__class__ is dict]
+        lists = [value for value in others if value.__class__ is list]
+        if plain and len(dicts) + len(lists) < len(others):
+            plain = all(map(_is_plain, others))
+        if not dicts and not lists:
+            return Structure(members=members, plain=plain and "".join(names).isascii())
+    return None
+
+
+def _is_plain(value: object) -> bool:
+    kind = value.__class__
+    if kind is int:
+        return -(2**53) < value < 2**53  # type: ignore[operator]
+    return kind is not float or not (value.is_integer() or abs(value) < 1e-4)  # type: ignore[attr-defined,arg-type]

@@ -1,0 +1,73 @@
+"""What is written down of a body, as it came and as it goes on. What a call before it began with is neither looked at nor hashed again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.dialects.body_record import body_record, bytes_by_role, canonical_continued, canonical_sha256, conversation, sent_record
+from gateway.dialects.digests import Continued
+from gateway.dialects.known import Known
+from gateway.dialects.received import Received
+from gateway.proxy.calls import Call
+from gateway.runs.growth import Growth
+
+
+def body_details(call: Call, forwarded: Mapping[str, Any], growth: Growth) -> tuple[bytes, dict[str, object]]:
+    """The body that is sent, and the details of its reservation."""
+    received = call.received
+    sent, messages_at = received.forwarded(forwarded)
+    if received.written is not None and received.written.messages is not None:
+        return sent, _continued(call, received, forwarded, sent, messages_at, growth)
+    settings = call.dialect.settings
+    details = body_record(received.raw, received.value, settings, call.request.tool_names, received.spans())
+    details |= sent_record(forwarded, settings, sent)
+    if (canonical := canonical_sha256(received.value, plain=received.structure.plain)) is not None:
+        details["canonical_sha256"] = canonical
+    messages = conversation(received.value)
+    if messages is not None:
+        details["new_bytes"] = growth.new_bytes(call.run_key, call.identity.lane, messages)
+    return sent, details
+
+
+def _continued(call: Call, received: Received, forwarded: Mapping[str, Any], sent: bytes, messages_at: int, growth: Growth) -> dict[str, object]:
+    assert received.written is not None and received.written.messages is not None and received.messages is not None
+    text, spans, base = received.written.messages, received.written.spans, received.known
+    raw, messages = memoryview(received.raw), received.value["messages"]
+    begin, end = spans["messages"]
+    size = end - begin
+    middle = begin + (base.list_bytes if base is not None else 0)
+    hashes = Continued(base.written if base is not None else {}, lambda: raw[begin:middle], (raw[middle : end - 1],))
+    digest = hashes.sha256(raw[:begin], raw[end - 1 :])
+    sent_digest = hashes.sha256(sent[:messages_at], memoryview(sent)[messages_at + size - 1 :]) if messages_at else ""
+    new_bytes = growth.new_bytes(call.run_key, call.identity.lane, messages, text, size)
+    without_bracket = text.sha256(size - 1)
+    digests = {(0, len(raw)): digest, (begin, end): text.sha256(size)}
+    by_role = bytes_by_role(messages[base.messages :] if base is not None else messages)
+    for role, known_bytes in base.by_role.items() if base is not None else ():
+        by_role[role] = by_role.get(role, 0) + known_bytes
+    settings = call.dialect.settings
+    details = body_record(received.raw, received.value, settings, call.request.tool_names, spans, digests, by_role)
+    details |= {**sent_record(forwarded, settings, sent, sent_digest), "new_bytes": new_bytes}
+    canonical: str | None
+    if received.structure.plain:
+        canonical, behind = canonical_continued(received.value, base)
+    else:
+        canonical, behind = canonical_sha256(received.value), {}
+    if canonical is not None:
+        details["canonical_sha256"] = canonical
+    read = call.request.read
+    as_received = call.request.body.get("messages") is received.value["messages"]
+    if read is not None and as_received:
+        now = Known(
+            messages=len(messages),
+            list_bytes=size - 1,
+            sha256=without_bracket,
+            structure=received.messages,
+            read=read,
+            by_role=by_role,
+            written=hashes.behind,
+            canonical=behind,
+        )
+        growth.learn(call.run_key, call.identity.lane, call.dialect.name, now, base)
+    return details
