@@ -1,6 +1,6 @@
 """What a call (reserve and settle) costs in the ledger: CPU of the whole process, and time with its syncs, alone and in batches.
 
-    python bench/ledger.py [--accounts 12] [--calls 4000] [--folder DIR]
+python bench/ledger.py [--accounts 12] [--calls 4000] [--folder DIR]
 """
 
 from __future__ import annotations

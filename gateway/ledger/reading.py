@@ -187,5 +187,3 @@ def _sums(row: Mapping[str, object]) -> Row:
 
 def _list(labels: set[str]) -> str:
     return ", ".join(label or "(none)" for label in sorted(labels))
-
-

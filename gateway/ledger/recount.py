@@ -120,9 +120,7 @@ class Recount:
         accounts = tuple(account_of(key) for key, _, _ in postings)
         if [tuple(posting) for posting in postings] != [(account.key, amount[account.quantity], 0) for account in accounts]:
             raise Misfit("its postings are not what it reserves")
-        self.calls[call_id] = CallBook(
-            call_id=call_id, campaign="", run="", accounts=accounts, reserved=amounts, reserve_number=cast(int, content["number"])
-        )
+        self.calls[call_id] = CallBook(call_id=call_id, campaign="", run="", accounts=accounts, reserved=amounts, reserve_number=cast(int, content["number"]))
         self.rows[call_id] = opening_row(content, cast(str, run.content.get("label", ""))) + NOT_CLOSED
 
     def _close(self, content: Content) -> None:

@@ -89,9 +89,7 @@ def calls(connection: sqlite3.Connection, where: str, values: tuple[object, ...]
             run=cast(str, content["run"]),
             accounts=tuple(accounts[key] for key in keys),
             reserved=Amounts(**cast("dict[str, int]", content["reserved"])),
-            charge=None
-            if status == "reserved"
-            else Amounts(requests=requests, input_tokens=input_tokens, output_tokens=output_tokens, tool_calls=tool_calls),
+            charge=None if status == "reserved" else Amounts(requests=requests, input_tokens=input_tokens, output_tokens=output_tokens, tool_calls=tool_calls),
             status=CallStatus(status),
             reserve_number=cast(int, content["number"]),
             closing_number=closing_number or 0,

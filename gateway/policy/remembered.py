@@ -40,9 +40,7 @@ class Remembered:
         found = self._limits.get(names)
         if found is not None and found.policy is policy and found.origins is origins and found.holds(now_ms):
             return found.limits
-        limits = Limits(
-            resolve_limits(policy, self._gateway_limits, campaign=campaign, run=run, lane=lane, model=model, now_ms=now_ms, origins=origins)
-        )
+        limits = Limits(resolve_limits(policy, self._gateway_limits, campaign=campaign, run=run, lane=lane, model=model, now_ms=now_ms, origins=origins))
         until_ms = min((limit.window_end_ms for limit in limits if limit.window_end_ms is not None), default=None)
         if len(self._limits) >= REMEMBERED_MAX:
             self._limits.clear()

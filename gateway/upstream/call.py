@@ -65,7 +65,6 @@ class Ticket:
     queue_ms: int = 120_000
     """When its wait is over at the latest."""
 
-
     @property
     def ends_at_ms(self) -> int | None:
         """The deadline, as it is known now."""

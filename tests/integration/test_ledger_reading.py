@@ -352,9 +352,7 @@ def test_a_ledger_of_before_tool_calls_were_charged_is_migrated_and_still_fits(t
     (_, first), *_ = migrations()
     view = first[first.index("CREATE VIEW calls AS") :]
     connection = sqlite3.connect(path)
-    connection.executescript(
-        f"DROP VIEW calls; ALTER TABLE call_records DROP COLUMN charged_tool_calls; {view[: view.index(';')]}; PRAGMA user_version = 1"
-    )
+    connection.executescript(f"DROP VIEW calls; ALTER TABLE call_records DROP COLUMN charged_tool_calls; {view[: view.index(';')]}; PRAGMA user_version = 1")
     connection.close()
     store = SqliteStore(path)
     store.migrate()

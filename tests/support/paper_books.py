@@ -115,9 +115,7 @@ def reserve(call_id: str, output: int, prompt: int = 10, *, accounts: tuple[Acco
     )
 
 
-def settle(
-    call_id: str, output: int, prompt: int = 10, outcome: Outcome = Outcome.COMPLETED, at_ms: int = 4, tool_calls: int | None = None
-) -> Settle:
+def settle(call_id: str, output: int, prompt: int = 10, outcome: Outcome = Outcome.COMPLETED, at_ms: int = 4, tool_calls: int | None = None) -> Settle:
     return Settle(
         call_id=call_id,
         at_ms=at_ms,

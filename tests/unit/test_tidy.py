@@ -54,7 +54,9 @@ def test_a_module_is_named_by_what_it_is(path: Path) -> None:
 
 def test_the_project_speaks_of_itself_alone() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    forbidden = re.compile("|".join(["/work" + "/main", "/work" + "/shared", r"\.\./" + "shared", "pypi" + r"\.org", "registry" + r"\.npmjs", "files" + r"\.pythonhosted"]))
+    forbidden = re.compile(
+        "|".join(["/work" + "/main", "/work" + "/shared", r"\.\./" + "shared", "pypi" + r"\.org", "registry" + r"\.npmjs", "files" + r"\.pythonhosted"])
+    )
     found = []
     for name in tracked:
         path = ROOT / name
