@@ -74,7 +74,7 @@ class Call:
     def let_go(self) -> None:
         """It was sent: its body is read by nobody any more, and its answer may take an hour. What is read all the same shows itself as a fault."""
         del self.received
-        self.request = replace(self.request, body={}, rendered_parts=())
+        self.request = replace(self.request, body={}, rendered_parts=(), other_parts=())
 
     @property
     def engine(self) -> Engine:
