@@ -71,11 +71,19 @@ class Call:
     session: Mapping[str, str] = field(default_factory=dict)
     counted: int | None = None
     """The exact prompt, once it was counted."""
+    may_count: bool = True
+    """Its request is still whole."""
 
-    def let_go(self) -> None:
-        """It was sent: its body is read by nobody any more, and its answer may take an hour. What is read all the same shows itself as a fault."""
+    def let_go(self, prompt_exact: bool) -> None:
+        """It was sent: its body is read by nobody any more, and its answer may take an hour. What is read all the same shows itself as a fault.
+
+        Kept where its prompt may have to be counted when the answer has ended (counted_late.py).
+        """
         del self.received
-        self.request = replace(self.request, body={}, rendered_parts=(), prompt_texts=())
+        asked, counter = self.request, self.counter
+        self.may_count = not prompt_exact and ((counter.exact and not asked.pictures) if asked.generates else counter.can_count)
+        if not self.may_count:
+            self.request = replace(asked, body={}, rendered_parts=(), other_parts=(), prompt_texts=())
 
     @property
     def engine(self) -> Engine:

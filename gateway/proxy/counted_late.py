@@ -60,6 +60,8 @@ async def held_late(reservation: UnderWay, reading: Reading, held: Held) -> Held
 
 async def _count(reservation: UnderWay) -> int | None:
     call = reservation.call
+    if not call.may_count:
+        return None
     try:
         async with asyncio.timeout(COUNT_S):
             return await call.counter.count(call.request, call.run_key)

@@ -60,7 +60,7 @@ class Reservation(UnderWay):
         call, bounds = self.call, self.services.settings.bounds
         self.answer, self.status = answer, answer.status
         self.sent = b""
-        call.let_go()
+        call.let_go(self.admission.prompt_exact)
         self.meter = meter_of(
             call.dialect.reader(call.request, call.engine.kind),
             status=answer.status,

@@ -98,7 +98,7 @@ async def test_while_its_answer_comes_a_call_does_not_hold_its_body(tmp_path: Pa
         async with session.post(url, json=body, headers=headers) as answer:
             await answer.content.readany()
             (call,) = [one for one in gc.get_objects() if isinstance(one, Call)]
-            assert [len(text) for text in texts_held_by(call) if len(text) >= len(marked)] == []
+            await eventually_async(lambda: all(len(text) < len(marked) for text in texts_held_by(call)), "its body is let go")
 
 
 def texts_held_by(call: Call) -> list[bytes | str]:
@@ -108,10 +108,15 @@ def texts_held_by(call: Call) -> list[bytes | str]:
     found: list[bytes | str] = []
     while left:
         one = left.pop()
-        if id(one) in seen or isinstance(one, type | ModuleType | Gateway | Services | asyncio.AbstractEventLoop):
+        if id(one) in seen or isinstance(one, type | ModuleType | Gateway | Services | asyncio.AbstractEventLoop) or _is_module(one):
             continue
         seen.add(id(one))
         if isinstance(one, bytes | str):
             found.append(one)
         left += gc.get_referents(one)
     return found
+
+
+def _is_module(one: object) -> bool:
+    """The names of one, as its functions hold them: by way of these everything holds everything."""
+    return isinstance(one, dict) and "__builtins__" in one

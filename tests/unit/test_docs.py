@@ -210,7 +210,8 @@ def wrong_with(words: list[str], command: click.Command = root) -> str:
             return "" if not words or words[0].startswith("-") else f"no command {words[0]}"
         return wrong_with(words[1:], command.commands[words[0]])
     options = set(_flat(parameter.opts for parameter in command.params))
-    return next((f"no option {word}" for word in words if word.startswith("--") and word.partition("=")[0] not in options), "")
+    own = words[: words.index("--")] if "--" in words else words
+    return next((f"no option {word}" for word in own if word.startswith("--") and word.partition("=")[0] not in options), "")
 
 
 def _flat(lists: Iterable[Iterable[str]]) -> Iterator[str]:
