@@ -59,8 +59,9 @@ check: .venv/test
 unit contract integration acceptance: .venv/test
 	$(BIN)/python -m pytest tests/$@ -q
 
+# Four side by side on two cores: much of the time of a test is waiting. A file stays with one worker, so that its processes are started once.
 test: check
-	$(BIN)/python -m pytest tests -q
+	$(BIN)/python -m pytest tests -q -n 4 --dist loadfile
 
 KILLS ?= 50
 kill-test: .venv/test

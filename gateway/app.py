@@ -223,6 +223,15 @@ async def _within(seconds: float, work: Awaitable[None]) -> None:
         pass
 
 
+def _say(line: str) -> None:
+    """A terminal may be closed while it is written to: then its SIGHUP is under way, and ends the process in order."""
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        log.info("nobody reads what is printed", extra={"fields": {"error": str(error)}})
+
+
 async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
     """Serves until SIGTERM or SIGINT, or until the terminal that it runs on is closed. A second signal cuts at once. SIGHUP reads policies anew."""
     loop = asyncio.get_running_loop()
@@ -252,7 +261,7 @@ async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
         ready = f"ready data={gateway.data.address} control=unix:{settings.control.socket}"
         if gateway.metrics_listener is not None:
             ready += f" metrics={gateway.metrics_listener.address}"
-        print(ready, flush=True)
+        _say(ready)
         log.info("serving", extra={"fields": {"data": gateway.data.address, "ledger": str(settings.ledger.path)}})
         if on_ready is not None:
             await on_ready(gateway)
