@@ -284,7 +284,7 @@ def test_a_connection_serves_call_after_call() -> None:
         for stream in (True, False, True):
             client.chat("key", stream=stream)
             assert client.answer().complete
-        assert [record.end for record in engine.log.calls] == ["completed"] * 3
+        eventually(lambda: [record.end for record in engine.log.calls] == ["completed"] * 3, "the engine knows that each has ended")
 
 
 def test_the_command_serves_by_script_logs_and_ends_well(tmp_path: Path) -> None:
