@@ -31,6 +31,10 @@ class NotFound(GatewayError):
     """No such campaign, run, key or call."""
 
 
+class RecordProblem(GatewayError):
+    """An agent's record can't be read as one. The text names the file, what was found and what is known."""
+
+
 class ClockUncertain(GatewayError):
     """The system clock can't be trusted until a person accepts it."""
 

@@ -1,0 +1,1 @@
+"""One file an agent; `READERS` in the order they are tried."""
