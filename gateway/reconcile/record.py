@@ -60,6 +60,8 @@ class DispatchRecord:
     finish: str = ""
     message: str = ""
     """An error's words, cut short; never a prompt or an answer."""
+    copy_key: str = ""
+    """What stays the same where the agent writes the same row into another of its files (resume, fork, totals); empty: it never does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
