@@ -66,7 +66,8 @@ class Engines:
         found = self._counters.get(key)
         if found is None:
             way = self.upstreams[upstream]
-            found = choose_counter(word, way.engine, way.post_json, self._encodings, self._cache, image_tokens_max, overhead_tokens)
+            own_name = self._settings.upstreams[upstream].models.get(model, model)
+            found = choose_counter(word, way.engine, way.post_json, self._encodings, self._cache, image_tokens_max, overhead_tokens, own_name)
             self._counters[key] = found
         return found
 
