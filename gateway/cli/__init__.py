@@ -18,6 +18,7 @@ nothing waits without an end.
     key           `gateway key issue|revoke|list`
     usage         `gateway usage`
     receipt       `gateway receipt`
+    export        `gateway export`
     ledger        `gateway ledger verify|clock`
     mock_engine   `gateway mock-engine`
     version       `gateway version`

@@ -17,6 +17,7 @@ from gateway.cli.demo import demo
 from gateway.cli.exec import exec_
 from gateway.cli.exits import Exit, epilog
 from gateway.cli.explain import explain
+from gateway.cli.export import export
 from gateway.cli.key import key
 from gateway.cli.ledger import ledger
 from gateway.cli.mock_engine import mock_engine
@@ -88,6 +89,6 @@ def root() -> None:
     """
 
 
-for _command in (serve, up, demo, policy, campaign, run, preflight, explain, correct, exec_, key, usage, receipt, ledger, mock_engine, version):
+for _command in (serve, up, demo, policy, campaign, run, preflight, explain, correct, exec_, key, usage, receipt, export, ledger, mock_engine, version):
     root.add_command(_command)
 run.add_command(budget)
