@@ -394,7 +394,8 @@ def test_each_turn_of_a_loop_has_its_own_record_also_the_one_that_failed(gateway
         assert answer.status == (500 if number == 3 else 200)
         expected.append("engine_error" if number == 3 else "completed")
         if answer.status == 200:
-            turns += [answer.json()["choices"][0]["message"], {"role": "tool", "tool_call_id": "call_0_0", "content": "done"}]
+            said = answer.json()["choices"][0]["message"]
+            turns += [said, {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "done"}]
     ledger = rows(gateway, run)
     assert [row["outcome"] for row in ledger] == expected
     assert [row["input_tokens"] for row in ledger if row["source"] == "reported"] == [call["prompt_tokens"] for call in mock.calls() if call["status"] == 200]
