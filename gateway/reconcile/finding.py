@@ -6,10 +6,12 @@ A folder may be an agent's whole home, with other sessions and other files in it
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.accounting.usage import Usage
 from gateway.errors import RecordProblem
 from gateway.reconcile.readers import READERS
 from gateway.reconcile.record import AgentReader, DispatchRecord, Skipped
@@ -18,6 +20,7 @@ MAX_DEPTH = 16
 MAX_FILES = 200_000
 """Files and folders that are looked at under all the given paths together."""
 MAX_ROWS = 1_000_000
+ECHO_MS = 1_000
 RECORD_SUFFIXES = frozenset({".jsonl", ".json", ".db", ".eval", ".md", ".txt", ".log"})
 """What in a folder is looked at; a file that is named itself may be called anything."""
 
@@ -60,13 +63,31 @@ class Found:
                     raise RecordProblem(f"more than {MAX_ROWS} rows under the given paths. Name fewer files, or one run's at a time.")
             if progress:
                 progress(number + 1, len(self.files))
-        records = sorted(rows.values(), key=lambda row: (row.agent, row.session, row.order, row.source))
+        kept = _without_echoes(list(rows.values()))
+        copies += len(rows) - len(kept)
+        records = sorted(kept, key=lambda row: (row.agent, row.session, row.order, row.source))
         return Rows(records=tuple(records), skipped=tuple(sorted(set(skipped), key=lambda each: (each.source, each.why))), copies=copies)
 
 
-def _completeness(row: DispatchRecord) -> tuple[bool, int, int, str]:
+def _without_echoes(rows: list[DispatchRecord]) -> list[DispatchRecord]:
+    """An echo goes where a row of its session says the same usage within ECHO_MS of it; each row answers for one echo."""
+    voices = defaultdict[tuple[str, str, Usage], list[int]](list)
+    for row in rows:
+        if not row.echo and row.at_ms is not None:
+            voices[row.agent, row.session, row.usage].append(row.at_ms)
+    kept = []
+    for row in sorted(rows, key=lambda row: row.at_ms or 0):
+        near = [moment for moment in voices[row.agent, row.session, row.usage] if abs(moment - (row.at_ms or 0)) <= ECHO_MS] if row.echo else []
+        if near:
+            voices[row.agent, row.session, row.usage].remove(min(near))
+        else:
+            kept.append(row)
+    return kept
+
+
+def _completeness(row: DispatchRecord) -> tuple[bool, bool, int, int, str]:
     """The smallest of several copies is the fullest, and the same whatever the order of the files."""
-    return not row.finish, -(row.usage.output_tokens or 0), row.at_ms or 0, row.source
+    return not row.response_id, not row.finish, -(row.usage.output_tokens or 0), row.at_ms or 0, row.source
 
 
 def find_records(paths: Iterable[Path], *, agent: str = "auto") -> Found:

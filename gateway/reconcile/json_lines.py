@@ -100,6 +100,19 @@ def head(path: Path) -> bytes:
         return b""
 
 
+def mentions(path: Path, *words: str) -> bool:
+    """Whether all the words stand in the first LOOK_BYTES or in the last ones."""
+    try:
+        with open_regular(path) as file:
+            raw = file.read(LOOK_BYTES)
+            if len(raw) == LOOK_BYTES:
+                file.seek(max(LOOK_BYTES, os.fstat(file.fileno()).st_size - LOOK_BYTES))
+                raw += b"\n" + file.read(LOOK_BYTES)
+    except OSError:
+        return False
+    return all(word.encode() in raw for word in words)
+
+
 def json_lines(path: Path, matters: Callable[[Row], bool]) -> Iterator[tuple[int, Row] | Skipped]:
     """Number and object of each line that matters, and a Skipped for each that can't be read."""
     try:

@@ -22,6 +22,7 @@ MADE_UP_MODEL = "<synthetic>"
 class ClaudeReader:
     name = "claude"
     about = "Claude Code, session files of versions 1 and 2"
+    caveat = ""
 
     def claims(self, path: Path) -> bool:
         return any(

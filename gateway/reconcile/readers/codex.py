@@ -24,6 +24,7 @@ _REQUEST_ID = re.compile(r"request id: ([\w-]{1,128})")
 class CodexReader:
     name = "codex"
     about = "Codex, rollout files of versions 0.*"
+    caveat = ""
 
     def claims(self, path: Path) -> bool:
         return any(row.get("type") == "session_meta" and isinstance(row.get("payload"), dict) for row in look(path))
@@ -144,7 +145,7 @@ def _usage(usage: object) -> Usage:
     return Usage(
         input_tokens=count(usage, "input_tokens"),
         output_tokens=count(usage, "output_tokens"),
-        cached_tokens=count(usage, "cached_input_tokens"),
+        cached_tokens=some(usage, "cached_input_tokens"),
         cache_write_tokens=some(usage, "cache_write_input_tokens"),
-        reasoning_tokens=count(usage, "reasoning_output_tokens"),
+        reasoning_tokens=some(usage, "reasoning_output_tokens"),
     )
