@@ -28,6 +28,7 @@ from gateway.cli.receipt import receipt
 from gateway.cli.run import run
 from gateway.cli.serve import serve
 from gateway.cli.up import up
+from gateway.cli.upstream import upstream
 from gateway.cli.usage import usage
 from gateway.cli.version import version
 from gateway.client.control import ControlError
@@ -89,6 +90,9 @@ def root() -> None:
     """
 
 
-for _command in (serve, up, demo, policy, campaign, run, preflight, explain, correct, exec_, key, usage, receipt, export, ledger, mock_engine, version):
+SERVING = (serve, up, demo, policy, upstream, mock_engine, version)
+DRIVING = (campaign, run, preflight, explain, correct, exec_, key)
+READING = (usage, receipt, export, ledger)
+for _command in (*SERVING, *DRIVING, *READING):
     root.add_command(_command)
 run.add_command(budget)

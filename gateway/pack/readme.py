@@ -44,7 +44,8 @@ operator wrote down was true to begin with.
 | `reconciliation.json` | the calls held against the agents' own records, where there were any |
 | `SHA256SUMS`, `check.py`, `check_rows.py` | sums of all files; the check and its arithmetic |
 
-A key of a run stands here only as SHA-256 of a secret of 256 random bits. There is no prompt and no answer in it.
+A key of a run stands here only as SHA-256 of a secret of 256 random bits. There is no prompt and no answer in it. Where
+each limit was set stands as the path that the operator's policy file had.
 """
 
 

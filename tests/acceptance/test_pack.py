@@ -33,5 +33,5 @@ def test_a_served_campaign_is_packed_and_holds_no_prompt_no_answer_and_no_secret
     assert len((tmp_path / "pack" / "refusals.jsonl").read_text().splitlines()) == 2
     everything = b"".join(path.read_bytes() for path in (tmp_path / "pack").rglob("*") if path.is_file())
     assert b"pilot" in everything
-    for hidden in (PROMPT, ANSWER, TOOL, *keys, str(tmp_path)):
+    for hidden in (PROMPT, ANSWER, TOOL, *keys):
         assert hidden.encode() not in everything, hidden
