@@ -46,15 +46,21 @@ class Reservation(UnderWay):
 
     async def forward_and_relay(self, agent: AgentSide) -> None:
         """Sends the call and passes its answer on. Raises EngineFailure, BadAnswer, CapIgnored, AgentGone."""
-        call = self.call
+        call, cancelling = self.call, self.services.cancelling
         self.sent_at = time.monotonic()
+        cancelling.opened(call.upstream.name, self)
         try:
             written = reach_once_written("sent")
             async with call.upstream.send(call.path, self.sent, call.forwarded_headers, call.call_id, on_written=written) as answer:
                 await self._answered(answer, agent).carry(answer)
             reach("terminal_held")
+        except BaseException as error:
+            if self._leaves_work(error):
+                cancelling.left(call.upstream, self.left())
+            raise
         finally:
             self.engine_done_at = time.monotonic()
+            cancelling.closed(call.upstream.name, self)
 
     def _answered(self, answer: Answer, agent: AgentSide) -> Relay:
         call, bounds = self.call, self.services.settings.bounds
@@ -147,6 +153,12 @@ class Reservation(UnderWay):
             self._failed(error)
         elif error is not None:
             raise error
+
+    def _leaves_work(self, error: BaseException) -> bool:
+        """The connection was closed by us, before the end of the answer: the engine is to stop, and whether it does is not known."""
+        if self._has_its_end() or (isinstance(error, EngineFailure) and (error.kind != "timeout" or error.phase == "connect")):
+            return False
+        return self._unfinished is None or not isinstance(error, asyncio.CancelledError)  # one that was drained for too long is on record as that
 
     def _left(self) -> None:
         """After the terminal event it had, or will find, a complete answer."""
