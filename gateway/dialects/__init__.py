@@ -40,7 +40,9 @@ Rule: pure, and no format knows of another; what several share stands in modules
 * native_replies.py: refusals and errors of servers' own formats
 * openai_replies.py: the OpenAI form of refusals, errors and the list of models
 * answer_errors.py: errors in an engine's answer, in all their forms
-* guard.py: what no body may hold unless the policy allows it
+* barred.py: what is refused unless the policy says otherwise, by the names that policies have for it
+* guard.py: refuses it
+* stripping.py: takes it out of a body instead
 * body_fields.py: reading a body's fields by type
 * body_record.py: what stands on record of a body
 * received.py: a body as it came, and the proof that its bytes are plainly written

@@ -11,9 +11,10 @@ from typing import Any, Final
 import orjson
 
 from gateway.accounting.usage import Reading, Usage
-from gateway.dialects.body_fields import flag, not_allowed, smallest_cap, whole_number
+from gateway.dialects.barred import NOTHING, Allowed
+from gateway.dialects.body_fields import flag, smallest_cap, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, ReplyKind, Wording
-from gateway.dialects.guard import guard_fields, guard_part
+from gateway.dialects.guard import guard_fields, guard_own, guard_part
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.llamacpp_events import CompletionReader
@@ -92,10 +93,10 @@ class LlamaCppCompletion(_LlamaCpp):
 
     name = "llamacpp.completion"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
-        if (whole_number(body, "n", 1) or 1) > 1:
-            raise not_allowed("n")
+        whole_number(body, "n", 1)
+        guard_own(body, self.name, allowed)
         images = body.get("image_data")
         if images is not None:
             guard_part({"image": images}, "image", allowed)
@@ -125,7 +126,7 @@ class LlamaCppEmbedding(_LlamaCpp):
 
     name = "llamacpp.embedding"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
         name = "content" if "content" in body else "input"
         return self._request(body, read_prompt(body.get(name), name, allowed), generates=False)

@@ -13,9 +13,10 @@ import orjson
 
 from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.answer_errors import EngineError
-from gateway.dialects.body_fields import flag, invalid, not_allowed, smallest_cap, text_of
+from gateway.dialects.barred import NOTHING, Allowed
+from gateway.dialects.body_fields import flag, invalid, smallest_cap, text_of
 from gateway.dialects.dialect import CallRequest, ForwardFacts, PromptSizes, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_part
+from gateway.dialects.guard import guard_fields, guard_own, guard_part
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader
@@ -34,11 +35,10 @@ class LmStudioChat:
     cap_names: tuple[str, ...] = CAPS
     settings: frozenset[str] = SETTINGS
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
-        if body.get("context_length") is not None and "context_length" not in allowed:
-            raise not_allowed("context_length")  # it would load the model anew
+        guard_own(body, self.name, allowed)
         parts: list[str] = []
         pictures = messages = 0
         given = body.get("input")

@@ -11,6 +11,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.accounting.usage import Reading, Usage
+from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import invalid, object_of, text_of
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
 from gateway.dialects.json_text import compact
@@ -68,7 +69,7 @@ class OllamaChat(_Ollama):
 
     name = "ollama.chat"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard(body, allowed)
         parts, pictures, names = read_chat(body, allowed)
@@ -97,7 +98,7 @@ class OllamaGenerate(_Ollama):
 
     name = "ollama.generate"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard(body, allowed)
         prompt = text_of(body, "prompt")  # without one the engine loads or unloads the model
@@ -131,7 +132,7 @@ class OllamaEmbed(_Ollama):
     name = "ollama.embed"
     generates = False
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard(body, allowed)
         given = body.get("input")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.accounting.usage import Reading, Usage
+from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import flag, invalid, text_of
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
 from gateway.dialects.guard import guard_fields
@@ -29,7 +30,7 @@ class OpenAIEmbeddings:
         {*CAPS, "model", "stream", "dimensions", "encoding_format", "truncate", "truncate_prompt_tokens", "input_type", "embd_normalize", "pooling"}
     )
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
         for name in _OTHER_INPUTS:

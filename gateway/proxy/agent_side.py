@@ -49,6 +49,11 @@ class AgentSide:
         """A write failed: the agent is gone."""
 
     @property
+    def target(self) -> str:
+        """What was asked for, as it came."""
+        return self._request.raw_path
+
+    @property
     def opened(self) -> bool:
         return self._response is not None
 

@@ -115,6 +115,9 @@ class Bounds(Table):
     """What the process may hold and how long it waits. None of them is a budget."""
 
     max_body_bytes: Positive = Field(default=32 << 20, description="largest request body; a long session with pictures stays below")
+    max_inline_bytes: Positive = Field(
+        default=16 << 20, description="largest picture, sound or file that stands in a body as text (a data URI, base64), in bytes of that text"
+    )
     max_depth: Annotated[int, Field(strict=True, ge=2, le=512)] = Field(
         default=64, description="deepest nesting of a body; no API needs 20, parsers fall over at 1,000"
     )
