@@ -7,6 +7,8 @@ nothing waits without an end.
     serve         `gateway serve`
     up            `gateway up`
     demo          `gateway demo`
+    upstream      `gateway upstream probe`
+    upstream_table what a probe found, as TOML
     policy        `gateway policy check|show|reload`
     campaign      `gateway campaign open|halt|resume|close|list|show`
     run           `gateway run open|close|list|show`
@@ -27,6 +29,7 @@ nothing waits without an end.
     reaching      the control socket: where it is, how long an answer may take
     configured    which gateway.toml is read
     reading       a ledger file opened by itself, read-only
+    plan_file     a plan as CSV, and pins
     naming        which run a person means
     pasting       what an agent needs, ready to paste
     hooks         side rooms, loaded when their command is called

@@ -35,7 +35,7 @@ NEEDED = {("campaign", "open"): ["--policy", "pilot"], ("preflight",): ["--expec
     ("correct",): ["--set", "output_tokens=1", "--why", "x"],
     ("exec",): ["--campaign", "c1"],
 }
-LOCAL = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("ledger", "verify")}
+LOCAL = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("ledger", "verify"), ("upstream", "probe")}
 """Commands that speak to no running gateway."""
 REMOTE = [words for words, _ in commands() if words not in LOCAL]
 

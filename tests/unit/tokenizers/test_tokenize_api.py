@@ -120,7 +120,11 @@ async def test_an_answer_that_is_no_count_is_none(asked: Asked, instead: tuple[i
 
 async def test_an_engine_that_is_gone_counts_nothing(asked: Asked) -> None:
     asked.down = True
-    for request in (read("openai.chat", messages=MESSAGES), read("openai.completions", prompt="x"), read("anthropic.messages", messages=[{"role": "user", "content": "x"}], max_tokens=1)):
+    for request in (
+        read("openai.chat", messages=MESSAGES),
+        read("openai.completions", prompt="x"),
+        read("anthropic.messages", messages=[{"role": "user", "content": "x"}], max_tokens=1),
+    ):
         with pytest.raises(CannotCount):
             await counter_of(asked).count(request, "run")
 
