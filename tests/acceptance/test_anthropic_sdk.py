@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import anthropic
-import httpx
 import pytest
 
 from gateway.demo.engine import RealEngine
