@@ -43,10 +43,13 @@ class ControlClient:
 
     # campaigns
 
-    def open_campaign(self, campaign: str, policy: str, planned: int | None = None) -> Answer:
+    def open_campaign(self, campaign: str, policy: str, planned: int | None = None, plan: Sequence[Mapping[str, Any]] = ()) -> Answer:
+        """`plan`: the runs that should happen, each with `run` and, if wanted, `task`, `label`, `repeat`."""
         body: Answer = {"campaign": campaign, "policy": policy}
         if planned is not None:
             body["planned"] = planned
+        if plan:
+            body["plan"] = [dict(planned_run) for planned_run in plan]
         return self._post("/v1/campaigns", body)
 
     def campaigns(self) -> list[Answer]:
@@ -72,8 +75,24 @@ class ControlClient:
 
     # runs
 
-    def open_run(self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = "") -> Answer:
+    def open_run(
+        self,
+        campaign: str,
+        run: str = "",
+        *,
+        task: str = "",
+        label: str = "",
+        lanes: Sequence[str] = (),
+        idempotency_key: str = "",
+        repeat: int = 0,
+        pins: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """`repeat`: which attempt at its task. `pins`: name to `sha256:…` of what makes the run what it is."""
         body: Answer = _given(run=run, task=task, label=label, idempotency_key=idempotency_key)
+        if repeat:
+            body["repeat"] = repeat
+        if pins:
+            body["pins"] = dict(pins)
         if lanes:
             body["lanes"] = list(lanes)
         return self._post(_campaign(campaign) + "/runs", body)

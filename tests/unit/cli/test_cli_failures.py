@@ -34,8 +34,11 @@ ARGUMENTS = {
 NEEDED = {("campaign", "open"): ["--policy", "pilot"], ("preflight",): ["--expect", "requests=1"]} | {
     ("correct",): ["--set", "output_tokens=1", "--why", "x"],
     ("exec",): ["--campaign", "c1"],
+    ("export",): ["--out", "pack"],
 }
-LOCAL = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("ledger", "verify"), ("upstream", "probe")}
+SERVING = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("upstream", "probe")}
+READING = {("ledger", "verify"), ("ledger", "backup"), ("export",)}
+LOCAL = SERVING | READING
 """Commands that speak to no running gateway."""
 REMOTE = [words for words, _ in commands() if words not in LOCAL]
 
