@@ -22,7 +22,8 @@ MAX_LINES_FILE_BYTES = 4 * 2**30
 LOOK_BYTES = 256 * 2**10
 LOOK_LINES = 40
 _CHUNK_BYTES = 2**20
-_BOM = b"\xef\xbb\xbf"
+_BUFFER_BYTES = 2**16
+BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 Row = dict[str, object]
@@ -72,13 +73,13 @@ def open_regular(path: Path) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(f"{path} is not a regular file")
-    return os.fdopen(descriptor, "rb")
+    return os.fdopen(descriptor, "rb", buffering=_BUFFER_BYTES)
 
 
 def look(path: Path) -> list[Row]:
     """The JSON objects of the first lines that are whole within the first LOOK_BYTES; nothing where there are none."""
     raw = head(path)
-    lines = raw.removeprefix(_BOM).split(b"\n")
+    lines = raw.removeprefix(BOM).split(b"\n")
     if len(raw) == LOOK_BYTES:
         lines.pop()
     rows = []
@@ -133,7 +134,7 @@ def _lines(file: BinaryIO, path: Path, matters: Callable[[Row], bool]) -> Iterat
             if raw.startswith(_UTF16):
                 yield Skipped(source=str(path), why="UTF-16, not UTF-8")
                 return
-            raw = raw.removeprefix(_BOM)
+            raw = raw.removeprefix(BOM)
         if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
             yield Skipped(source=f"{path}:{number}", why=f"a line longer than {MAX_LINE_BYTES} bytes")
             _skip_line(file)
@@ -152,8 +153,10 @@ def _lines(file: BinaryIO, path: Path, matters: Callable[[Row], bool]) -> Iterat
 
 
 def _skip_line(file: BinaryIO) -> None:
-    while (chunk := file.readline(_CHUNK_BYTES)) and not chunk.endswith(b"\n"):
-        pass
+    while chunk := file.read(_CHUNK_BYTES):
+        if (end := chunk.find(b"\n")) >= 0:
+            file.seek(end + 1 - len(chunk), os.SEEK_CUR)
+            return
 
 
 def json_document(path: Path) -> object | Skipped:
@@ -172,6 +175,6 @@ def document(raw: bytes, source: str) -> object | Skipped:
     if raw.startswith(_UTF16):
         return Skipped(source=source, why="UTF-16, not UTF-8")
     try:
-        return parse(raw.removeprefix(_BOM), strict=True)
+        return parse(raw.removeprefix(BOM), strict=True)
     except Unreadable as problem:
         return Skipped(source=source, why=str(problem))

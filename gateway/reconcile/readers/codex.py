@@ -75,7 +75,7 @@ class _Thread:
                 yield from self._event(source, payload, now)
 
     def _item(self, source: str, payload: object, now: int | None) -> Iterator[DispatchRecord | Skipped]:
-        kind = at(payload, "type")
+        kind = text(payload, "type")
         if kind in _OWN_ITEMS or (kind == "message" and at(payload, "role") != "assistant"):
             yield from self._unmeasured(RecordKind.ANSWER)
             return

@@ -32,7 +32,7 @@ class CopilotReader:
     def read(self, path: Path) -> Iterator[DispatchRecord | Skipped]:
         session, order = "", 0
         waiting: DispatchRecord | None = None
-        for line in json_lines(path, lambda row: row.get("type") in _KINDS):
+        for line in json_lines(path, lambda row: text(row, "type") in _KINDS):
             if isinstance(line, Skipped):
                 yield line
                 continue

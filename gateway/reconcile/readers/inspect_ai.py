@@ -12,7 +12,7 @@ from pathlib import Path
 from gateway.accounting.usage import UNKNOWN_USAGE, Usage
 from gateway.errors import RecordProblem
 from gateway.reconcile.archive import members
-from gateway.reconcile.json_lines import document, head, json_document, mentions
+from gateway.reconcile.json_lines import BOM, document, head, json_document, mentions
 from gateway.reconcile.record import DispatchRecord, RecordKind, Skipped
 from gateway.reconcile.values import at, believed, count, flag, ident, idents, moment_ms, objects, status, text, total
 
@@ -30,7 +30,7 @@ class InspectReader:
         start = head(path)
         if start.startswith(_ZIP):
             return path.suffix == ".eval" or b"_journal/start.json" in start
-        return start.lstrip().startswith(b"{") and mentions(path, '"eval"', '"run_id"', '"task"') and mentions(path, '"inspect_ai"')
+        return start.removeprefix(BOM).lstrip().startswith(b"{") and mentions(path, '"eval"', '"run_id"', '"task"') and mentions(path, '"inspect_ai"')
 
     def read(self, path: Path) -> Iterator[DispatchRecord | Skipped]:
         if head(path).startswith(_ZIP):

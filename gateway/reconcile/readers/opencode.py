@@ -95,7 +95,7 @@ def _database(path: Path) -> Iterator[_Message | Skipped]:
                         yield Skipped(source=f"{path}#{_decoded(part)}", why=str(found))
                     else:
                         message.take(found)
-    except (sqlite3.Error, OSError, OverflowError) as problem:
+    except (sqlite3.Error, OSError, ValueError, OverflowError) as problem:
         yield Skipped(source=str(path), why=f"no readable SQLite database: {problem}")
     yield from messages.values()
 
