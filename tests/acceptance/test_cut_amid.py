@@ -114,7 +114,7 @@ def test_a_cut_says_what_it_is_amid(
     assert row["call_id"] == seen["request_id"]
     if stream:
         assert record.ending(row) == ("closed_cut", "counted")
-        assert 0 < row["output_tokens"] and record.charge(row)[1] == row["output_tokens"]
+        assert row["output_tokens"] > 0 and record.charge(row)[1] == row["output_tokens"]
         assert seen["left"] and seen["end"] == "client_left", "the engine was told"
     else:
         assert record.ending(row) == ("closed_cut", "reported")
