@@ -20,6 +20,8 @@ nothing waits without an end.
     key           `gateway key issue|revoke|list`
     usage         `gateway usage`
     receipt       `gateway receipt`
+    reconcile     `gateway reconcile`
+    reconcile_views a reconciliation for people
     export        `gateway export`
     ledger        `gateway ledger verify|clock`
     mock_engine   `gateway mock-engine`
@@ -29,6 +31,7 @@ nothing waits without an end.
     reaching      the control socket: where it is, how long an answer may take
     configured    which gateway.toml is read
     reading       a ledger file opened by itself, read-only
+    progress      how far long work is, on stderr
     plan_file     a plan as CSV, and pins
     naming        which run a person means
     pasting       what an agent needs, ready to paste

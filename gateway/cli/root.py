@@ -25,6 +25,8 @@ from gateway.cli.policy import policy
 from gateway.cli.preflight import preflight
 from gateway.cli.problems import Problem, from_control_error, from_gateway_error, from_usage, say
 from gateway.cli.receipt import receipt
+from gateway.cli.reconcile import reconcile
+from gateway.cli.report import compare, report
 from gateway.cli.run import run
 from gateway.cli.serve import serve
 from gateway.cli.up import up
@@ -92,7 +94,7 @@ def root() -> None:
 
 SERVING = (serve, up, demo, policy, upstream, mock_engine, version)
 DRIVING = (campaign, run, preflight, explain, correct, exec_, key)
-READING = (usage, receipt, export, ledger)
+READING = (usage, receipt, reconcile, report, compare, export, ledger)
 for _command in (*SERVING, *DRIVING, *READING):
     root.add_command(_command)
 run.add_command(budget)

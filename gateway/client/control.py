@@ -127,6 +127,10 @@ class ControlClient:
         """Why a call was refused, clamped, made to wait, cut."""
         return self._get(f"/v1/calls/{quote(call, safe='')}")
 
+    def note_reconciled(self, campaign: str, run: str, counts: Answer) -> Answer:
+        """Puts the counts of a reconciliation on record: `as_of`, `classes`, `unexplained`, `sha256`."""
+        return self._post(_campaign(campaign) + "/reconciled", {"run": run, **counts})
+
     def correct_call(self, call: str, usage: Mapping[str, int], why: str, evidence: str) -> Answer:
         """Appends a correction of what a call used; the call as it stood and as it stands."""
         return self._post(f"/v1/calls/{quote(call, safe='')}/correct", {**usage, "why": why, "evidence": evidence})

@@ -64,6 +64,7 @@ async def status(request: web.Request) -> web.Response:
             "ready": not reasons,
             "not_ready": reasons,
             "data_address": services.data_address(),
+            "ledger": str(services.ledger.file),
             "in_flight": len(in_flight),
             "calls": calls,
             "waiting": dict(services.gate_view()),

@@ -112,6 +112,11 @@ class Ledger:
         self._space.check()
         self.clock.check()
 
+    @property
+    def file(self) -> Path:
+        """Where it lies, without symlinks."""
+        return self._lock.ledger
+
     def state(self) -> LedgerState:
         return state_of(self._committer.standing)
 

@@ -16,4 +16,7 @@
 - `fits.py`: what these ask of time, session and order
 - `comparing.py`: what a call and its row come to
 - `leftovers.py`: why a call has no row, and a row no call
+- `witnesses.py`: the engine's own counters, held against the sums of ledger and records
+- `reconciling.py`: one reconciliation from end to end, as one document
+- `report_lines.py`: it as lines and sentences that every form of the report shows: `markdown.py`, and `page.py` with `timeline.py`
 """
