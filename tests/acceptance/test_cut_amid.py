@@ -1,4 +1,4 @@
-"""Cut by a closed run, a closed campaign, a revoked key: amid text, reasoning and a tool call, streaming and not. A halted campaign cuts nothing amid anything."""
+"""Cut by a closed run, a closed campaign, a revoked key: amid text, reasoning and a tool call, streaming and not. A halted campaign cuts nothing of it."""
 
 from __future__ import annotations
 
