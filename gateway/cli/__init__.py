@@ -22,6 +22,7 @@ nothing waits without an end.
     receipt       `gateway receipt`
     reconcile     `gateway reconcile`
     reconcile_views a reconciliation for people
+    report        `gateway report`, `gateway compare`
     export        `gateway export`
     ledger        `gateway ledger verify|clock`
     mock_engine   `gateway mock-engine`
@@ -40,6 +41,8 @@ nothing waits without an end.
     words         one value, written
     limit_views   limits for people
     receipt_views receipts for people
+    report_views  a campaign's report for people
+    compare_views campaigns side by side, for people
     usage_views   usage for people
 """
 

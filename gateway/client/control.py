@@ -154,8 +154,10 @@ class ControlClient:
 
     # what only tells
 
-    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False) -> Answer:
-        return self._get("/v1/usage", _given(by=by, campaign=campaign, run=run, across_labels="true" if across_labels else ""))
+    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False, as_of: int = 0) -> Answer:
+        """`as_of`: the number of an entry; the ledger as it stood with it."""
+        asked = _given(by=by, campaign=campaign, run=run, across_labels="true" if across_labels else "", as_of=str(as_of or ""))
+        return self._get("/v1/usage", asked)
 
     def clock(self) -> Answer:
         return self._get("/v1/ledger/clock")

@@ -5,9 +5,6 @@ rest of this room, so that one mistake can't stand on both sides. The same ledge
 
 - `packing.py`: the whole walk: campaign chain, run by run, sums, receipts, heads
 - `folder.py`: the files of a pack as they are written, and their sums
-- `call_rows.py`: one row a call, with what stood there before a correction
-- `run_rows.py`: one row a run
-- `aggregates.py`: sums by run, lane, model and label
 - `tables.py`: rows as CSV
 - `readme.py`: what the pack says of itself
 - `check.py`: the check that goes along; Python 3.10 and nothing else

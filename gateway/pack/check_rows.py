@@ -73,6 +73,9 @@ def run_row(opening: Row, calls: Rows, refused: Counts, seen: Row, receipts: lis
     rows = sent(calls.values())
     row = {"run": opening["run"], "label": opening.get("label", ""), "opened_ms": opening["at_ms"], "number": opening["number"]}
     row.update({name: opening[name] for name in ("task", "policy_hash", "limits_hash") if name in opening})
+    made = opening.get("details", {})
+    row.update({"repeat": made["repeat"]} if "repeat" in made else {})
+    row.update({"pins": dict(made["pins"])} if "pins" in made else {})
     row["state"] = "open" if "closing_ms" not in seen else "closed" if receipts else "closing"
     row.update({name: seen[name] for name in ("closing_ms", "results") if seen.get(name)})
     row.update(totals=run_totals(calls, refused), unsettled=sum("source" not in call for call in rows))

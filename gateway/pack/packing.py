@@ -13,12 +13,12 @@ from gateway.accounting.chain import decode, encode
 from gateway.accounting.entries import LedgerEntry
 from gateway.accounting.receipt import given_out, run_tally
 from gateway.errors import NotFound
-from gateway.pack.aggregates import Aggregates
-from gateway.pack.call_rows import Row, call_rows
 from gateway.pack.folder import AppendedFile, PackFolder
 from gateway.pack.readme import readme
-from gateway.pack.run_rows import run_row
 from gateway.pack.tables import AGGREGATE_COLUMNS, CALL_COLUMNS, RUN_COLUMNS, header, line
+from gateway.reports.aggregates import Aggregates
+from gateway.reports.call_rows import Row, call_rows
+from gateway.reports.run_rows import run_row
 
 FORMAT = "gateway-pack-1"
 CHECK = ("check.py", "check_rows.py")

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 
 from gateway.accounting.tally import CHARGE_COLUMNS, USAGE_COLUMNS, Content
-from gateway.pack.aggregates import flat
+from gateway.reports.aggregates import flat
 
 USAGE = tuple(f"usage.{column}" for column in USAGE_COLUMNS)
 CHARGE = tuple(f"charge.{column}" for column in CHARGE_COLUMNS)
@@ -19,7 +19,7 @@ CALL_COLUMNS = (
     *("seen.response_id", "seen.finish_reason", "asked.body_sha256", "asked.sent_sha256", "asked.canonical_sha256", "key", "number", "closing_number"),
 )
 RUN_COLUMNS = (
-    *("run", "label", "task", "state", "opened_ms", "closing_ms", "totals.calls", "totals.voided", "unsettled"),
+    *("run", "label", "task", "repeat", "state", "opened_ms", "closing_ms", "totals.calls", "totals.voided", "unsettled"),
     *(f"totals.{column}" for column in (*SUMS, *CHARGE)),
     *("results.turn_end", "results.exit", "results.judge", "stopped_by", "conflicts", "limits_hash", "receipt.receipt", "receipt.hash"),
 )

@@ -1,4 +1,4 @@
-"""Sums over a pack's calls: by run, lane, model and label, each apart by label, so that no sum covers two labels."""
+"""Sums over calls: by run, lane, model and label, each apart by label, so that no sum covers two labels."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from gateway.accounting.tally import Content, RunTally
 
 Row = dict[str, object]
@@ -11,6 +13,11 @@ def run_row(opening: Content, tally: RunTally, receipts: list[Row]) -> Row:
     """`receipts`: as they were given out, in order. Open runs have none, and their sums may still grow."""
     row: Row = {"run": opening["run"], "label": opening.get("label", ""), "opened_ms": opening["at_ms"], "number": opening["number"]}
     row |= {name: opening[name] for name in ("task", "policy_hash", "limits_hash") if name in opening}
+    made = cast("dict[str, object]", opening.get("details", {}))
+    if "repeat" in made:
+        row["repeat"] = made["repeat"]
+    if "pins" in made:
+        row["pins"] = dict(cast("list[tuple[str, str]]", made["pins"]))
     row["state"] = "open" if tally.closing_at_ms is None else "closed" if receipts else "closing"
     if tally.closing_at_ms is not None:
         row["closing_ms"] = tally.closing_at_ms
