@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import zipfile
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+if sys.version_info >= (3, 14):
+    import zipfile
+    from compression.zstd import ZstdError
+else:
+    from backports.zstd import ZstdError, zipfile  # the standard one does not know zstd, in which newer logs are packed
 
 from gateway.reconcile.json_lines import MAX_DOCUMENT_BYTES, open_regular
 from gateway.reconcile.record import Skipped
@@ -65,7 +71,7 @@ def _members(archive: zipfile.ZipFile, path: Path, wanted: Callable[[str], bool]
         try:
             with archive.open(entry) as member:
                 raw = member.read(MAX_DOCUMENT_BYTES + 1)
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError, NotImplementedError) as problem:
+        except (zipfile.BadZipFile, zlib.error, ZstdError, OSError, EOFError, ValueError, RuntimeError, NotImplementedError) as problem:
             yield Skipped(source=source, why=f"can't be unpacked: {problem}")
             continue
         yield entry.filename, raw

@@ -14,6 +14,7 @@ from typing import Final
 from gateway.reconcile.comparing import same_usage
 from gateway.reconcile.fits import WINDOW_MS, in_session, in_time, moments
 from gateway.reconcile.id_forms import identifying
+from gateway.reconcile.known_ids import own_ids
 from gateway.reconcile.ledger_side import LedgerCall, LedgerRefusal
 from gateway.reconcile.match import By, LedgerItem, Pair
 from gateway.reconcile.record import DispatchRecord, RecordKind
@@ -65,7 +66,7 @@ class _Index:
 
     def clues(self, record: DispatchRecord) -> list[_Clue]:
         """Strongest first."""
-        own = [ident for ident in record.session_ids if self.rows_of_session[ident] == 1 and len(self.sessions.get(ident, ())) == 1]
+        own = [ident for ident in record.session_ids if self.rows_of_session[ident] == 1 and self._alone(ident, record)]
         found = (
             _clue(By.RESPONSE_ID, self.responses, (record.response_id,) if record.response_id else ()),
             _clue(By.ITEM_ID, self.items, record.item_ids),
@@ -74,6 +75,13 @@ class _Index:
             _clue(By.SESSION_ID, self.sessions, own),
         )
         return [clue for clue in found if clue.items]
+
+    def _alone(self, ident: str, record: DispatchRecord) -> bool:
+        """Whether one call alone was sent with it, and the row bears nothing that speaks against that one."""
+        calls = [call for call in self.sessions.get(ident, ()) if isinstance(call, LedgerCall)]
+        if len(calls) != 1 or calls[0].answered != (record.kind is RecordKind.ANSWER):
+            return False
+        return not (calls[0].response_id and any(map(identifying, own_ids(record))))
 
 
 def _clue(by: By, index: dict[str, list[LedgerItem]], ids: Iterable[str]) -> _Clue:

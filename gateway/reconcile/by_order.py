@@ -74,31 +74,24 @@ def _could_be(call: LedgerCall, record: DispatchRecord, anchors: Anchors, window
 def pair_estimates(
     calls: Sequence[LedgerCall], records: Sequence[DispatchRecord], anchors: Anchors, window_ms: int = WINDOW_MS
 ) -> tuple[list[Pair], list[tuple[list[LedgerItem], list[DispatchRecord]]]]:
-    """And what fits in more than one way."""
+    """And what fits in more than one way. Where some calls stream, those are the conversation: what an agent asks on the side it shows to nobody."""
     sessions: dict[Session, list[DispatchRecord]] = {}
     for record in sorted(records, key=lambda record: record.order):
         sessions.setdefault(session_of(record), []).append(record)
     pairs: list[Pair] = []
     several: list[tuple[list[LedgerItem], list[DispatchRecord]]] = []
     admitted = [call.admitted_ms for call in calls]
-    for rows in sessions.values():
-        near = _near(calls, admitted, rows, window_ms)
-        if len(near) * len(rows) > LOOKS_MAX:
-            several.append(([], rows))
+    for same in sessions.values():
+        near = _near(calls, admitted, same, window_ms)
+        if len(near) * len(same) > LOOKS_MAX:
             continue
-        shapes: dict[tuple[str, bool, bool, str], list[LedgerCall]] = {}
-        for call in near:
-            if call.answered and any(fits(call, row, anchors, window_ms) for row in rows):
-                shapes.setdefault((call.model, call.tools, call.stream, call.dialect), []).append(call)
-        as_many = [
-            same
-            for same in shapes.values()
-            if len(same) == len(rows) and all(fits(call, row, anchors, window_ms) for call, row in zip(same, rows, strict=True))
-        ]
-        if len(as_many) == 1:
-            pairs += [Pair(item=call, record=row, by=By.ORDER) for call, row in zip(as_many[0], rows, strict=True)]
-        elif shapes:
-            several.append(([call for same in shapes.values() for call in same], rows))
+        fitting = [call for call in near if call.answered and any(fits(call, row, anchors, window_ms) for row in same)]
+        shown = [call for call in fitting if call.stream] or fitting
+        rows = [row for row in same if any(fits(call, row, anchors, window_ms) for call in shown)]
+        if len(rows) == len(shown) and all(fits(call, row, anchors, window_ms) for call, row in zip(shown, rows, strict=True)):
+            pairs += [Pair(item=call, record=row, by=By.ORDER) for call, row in zip(shown, rows, strict=True)]
+        elif shown:
+            several.append((list(shown), rows))
     return pairs, several
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.accounting.usage import Usage
@@ -58,7 +58,7 @@ class Found:
                     continue
                 key = f"{row.agent} {row.copy_key}" if row.copy_key else f"{row.source} {row.order}"
                 copies += key in rows
-                rows[key] = min(rows[key], row, key=_completeness) if key in rows else row
+                rows[key] = _merged(rows[key], row) if key in rows else row
                 if len(rows) + len(skipped) > MAX_ROWS:
                     raise RecordProblem(f"more than {MAX_ROWS} rows under the given paths. Name fewer files, or one run's at a time.")
             if progress:
@@ -83,6 +83,12 @@ def _without_echoes(rows: list[DispatchRecord]) -> list[DispatchRecord]:
         else:
             kept.append(row)
     return kept
+
+
+def _merged(one: DispatchRecord, other: DispatchRecord) -> DispatchRecord:
+    """The fuller copy. A copy bears the session into which it was copied: which of them was sent along can't be told."""
+    sessions = tuple(sorted({*one.session_ids, *other.session_ids}))
+    return replace(min(one, other, key=_completeness), session_ids=sessions)
 
 
 def _completeness(row: DispatchRecord) -> tuple[bool, bool, int, int, str]:

@@ -83,6 +83,7 @@ class LedgerRefusal:
     at_ms: int
     code: str
     final: bool
+    model: str = ""
     limit: str = ""
     count: int = 1
     since_ms: int = 0
@@ -233,6 +234,7 @@ def _refusal(number: int, content: Content) -> LedgerRefusal:
         at_ms=cast(int, content.get("until_ms", at_ms)),
         code=_text(content, "code"),
         final=content.get("final") is True,
+        model=_text(content, "model"),
         limit=_text(_object(content, "limit"), "name"),
         count=cast(int, content.get("count", 1)),
         since_ms=cast(int, content.get("since_ms", at_ms)),

@@ -30,28 +30,48 @@ class Context:
     last_of_conversation: dict[tuple[str, str], int] = field(default_factory=dict)
     """(run, digest of a conversation) -> number of the last call that sent it."""
     shapes: dict[str, set[tuple[str, bool, bool]]] = field(default_factory=dict)
-    """Model, tools and streaming of the calls that rows tell of, by run."""
+    """Model, tools and streaming, of the calls that rows tell of, by run."""
+    models: dict[str, set[str]] = field(default_factory=dict)
+    """What calls and refusals that rows tell of asked for, by run."""
     measured: set[str] = field(default_factory=set)
     """Runs of which some row holds more than its agent's own estimate."""
     last_told: dict[str, int] = field(default_factory=dict)
     """Number of the last call of a run that a row tells of."""
-    at_home: set[str] = field(default_factory=set)
+    homes: set[str] = field(default_factory=set)
     """Files, or sessions of files that hold several, of which some row tells of a call that is looked at."""
+    sessions: set[str] = field(default_factory=set)
+    """What agents sent along with the calls that are looked at."""
+
+    def at_home(self, record: DispatchRecord) -> bool:
+        return home(record) in self.homes or not self.sessions.isdisjoint(record.session_ids)
 
 
-def context(side: LedgerSide, pairs: Sequence[Pair]) -> Context:
+def context(side: LedgerSide, pairs: Sequence[Pair], undecided: Sequence[Match] = ()) -> Context:
+    """An undecided call is told of by some row, whichever it is."""
     found = Context(side)
+    for call in side.calls:
+        found.sessions |= call.session
+    for each in undecided:
+        found.homes |= {home(record) for record in each.records}
+        for item in each.items:
+            if isinstance(item, LedgerCall):
+                _told(found, item)
+                found.measured |= set() if all(record.usage_is_own for record in each.records) else {item.run_name}
     for call in side.calls:
         if call.conversation:
             found.last_of_conversation[call.run_name, call.conversation] = call.number
     for pair in pairs:
-        found.at_home.add(home(pair.record))
+        found.homes.add(home(pair.record))
+        found.models.setdefault(pair.item.run_name, set()).add(pair.item.model)
         if isinstance(pair.item, LedgerCall):
-            found.shapes.setdefault(pair.item.run_name, set()).add((pair.item.model, pair.item.tools, pair.item.stream))
-            if not pair.record.usage_is_own:
-                found.measured.add(pair.item.run_name)
-            found.last_told[pair.item.run_name] = max(pair.item.number, found.last_told.get(pair.item.run_name, 0))
+            _told(found, pair.item)
+            found.measured |= set() if pair.record.usage_is_own else {pair.item.run_name}
     return found
+
+
+def _told(known: Context, call: LedgerCall) -> None:
+    known.shapes.setdefault(call.run_name, set()).add((call.model, call.tools, call.stream))
+    known.last_told[call.run_name] = max(call.number, known.last_told.get(call.run_name, 0))
 
 
 def home(record: DispatchRecord) -> str:
@@ -85,13 +105,14 @@ def _beside(call: LedgerCall, known: Context) -> str:
     if call.dialect.endswith(NO_CONVERSATION):
         return f"{call.dialect} is no conversation"
     shapes = known.shapes.get(call.run_name, set())
-    if call.tools or not shapes:
+    models = known.models.get(call.run_name, set()) - {""}
+    if call.tools or not (shapes or models):
         return ""
-    if all(tools for _, tools, _ in shapes):
+    if shapes and all(tools for _, tools, _ in shapes):
         return "it offered no tools, where the calls that are in the record do"
-    if call.model not in {model for model, _, _ in shapes}:
+    if models and call.model not in models:
         return f"it asked for {call.model}, which no call in the record does"
-    if call.run_name not in known.measured and call.stream not in {stream for _, _, stream in shapes}:
+    if shapes and call.run_name not in known.measured and call.stream not in {stream for _, _, stream in shapes}:
         return "streaming or not, it is unlike the calls that are in the record"
     return ""
 
@@ -113,7 +134,7 @@ def without_call(record: DispatchRecord, known: Context, ids: KnownIds) -> Match
         return _elsewhere(record, places, known)
     if record.kind is RecordKind.ERROR:
         return _error(record, known, ids)
-    at_home = home(record) in known.at_home
+    at_home = known.at_home(record)
     if record.kind is RecordKind.ABORTED and (at_home or not ids.of_engines_form(record)):
         return _row(record, Class.ABORTED_PARTIAL, "given up by the agent; the ledger has no such call, or none with its id")
     if not at_home and not _in_its_time(record, known.side):
@@ -132,7 +153,7 @@ def _elsewhere(record: DispatchRecord, places: Sequence[Place], known: Context) 
     if here:
         return _row(record, Class.UNIDENTIFIED, f"its id is that of call {here[0].call_id}, but neither time nor numbers fit")
     named = ", ".join(dict.fromkeys(place.run_name for place in places))
-    if home(record) in known.at_home:
+    if known.at_home(record):
         return _row(record, Class.OTHER_RUN, f"of run {named}, in a record that otherwise belongs here")
     return _row(record, Class.OTHER_SESSION, f"of run {named}")
 

@@ -45,7 +45,7 @@ class _Matching:
         self._by_order()
         self._contested()
         told = {id(pair.item) for pair in self.pairs} | {id(item) for each in self.undecided for item in each.items}
-        known = context(self.side, self.pairs)
+        known = context(self.side, self.pairs, self.undecided)
         made = [self._with_more(compared(pair), pair) for pair in self.pairs]
         made += self.undecided
         made += [_second(pair) for pair in self.found.twice]

@@ -19,9 +19,6 @@ from gateway.proxy.identify import SESSION_HEADERS
 Line = Mapping[str, Any]
 
 DIALECTS = {"chat": "openai.chat", "responses": "openai.responses", "messages": "anthropic.messages", "gemini": "gemini"}
-DAY_MS = 86_400_000
-PASSING = ("rate_limit",)
-"""Codes of errors that say: try again."""
 
 
 def server_log(path: Path) -> list[Line]:
@@ -43,7 +40,7 @@ def _call(line: Line, campaign: str, run: str, salt: str) -> Iterator[Command]:
     answer, call_id = line["resp"], salt + line["resp"]["request_id"]
     begun, ended = _ms(line["t_start"]), _ms(line.get("t_end") or line["t_start"])
     if answer["status"] in (400, 402, 404, 429):
-        passing = "Run budget reached" not in json.dumps(answer["body"])
+        passing = "exhausted" in json.dumps(answer.get("body"))  # with Retry-After: the samples' one passing refusal
         code, limit = ("busy", None) if passing else ("run_budget_reached", Shortfall(name="run.requests", ceiling=1, settled=1, reserved=0, asked=1))
         yield Refuse(call_id=call_id, at_ms=begun, campaign=campaign, run=run, lane="foreground", model=_model(line), code=code, final=not passing, limit=limit)
         return
@@ -58,12 +55,13 @@ def _call(line: Line, campaign: str, run: str, salt: str) -> Iterator[Command]:
 
 
 def reserve_of(line: Line, call_id: str, campaign: str, run: str, at_ms: int) -> Reserve:
-    body, tools = line["body"], line["body"].get("tools") or []
-    shape = json.dumps([body.get("messages"), body.get("input"), body.get("contents"), line["body_bytes"]]).encode()
+    body = line["body"]
+    tools = len(body.get("tools") or ()) or body.get("n_tools", 0)
+    shape = json.dumps([body.get("messages"), body.get("input"), body.get("contents"), line.get("body_bytes", line["seq"])]).encode()
     headers = {name.lower(): value for name, value in (pair for pair in line["headers"] if isinstance(pair, list))}
     details: dict[str, object] = {
         "fields": {"messages": {"bytes": len(shape), "sha256": hashlib.sha256(shape).hexdigest()}},
-        **({"tool_count": len(tools)} if tools else {}),
+        **({"tool_count": tools} if tools else {}),
         **({"session": session} if (session := {name: headers[name] for name in SESSION_HEADERS if name in headers}) else {}),
     }
     return Reserve(
