@@ -20,7 +20,9 @@ Rule: pure, and no format knows of another; what several share stands in modules
 * openai_answer.py: what was delivered: text, reasoning, tool calls, finish reasons
 * openai_counts.py: which of an answer's reports stands
 * openai_usage.py: one report: a `usage` object, or llama.cpp's `timings`
+* readings.py: what a reader says of an answer, made in one place
 * usage_report.py: one report of counts, whatever a format calls its numbers
+* body_proof.py: whether a request that somebody rebuilt is the one on record
 * output_caps.py: names under which a body may set how much an engine makes
 * anthropic_messages.py: Anthropic Messages
 * anthropic_body.py: what its bodies hold
