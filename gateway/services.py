@@ -16,6 +16,7 @@ from gateway.runs.runs import Runs
 from gateway.settings.settings import Settings
 from gateway.upstream.cancelling import Cancelling
 from gateway.upstream.engines import Engines
+from gateway.upstream.event_sizes import EventSizes
 from gateway.upstream.gate import Gate
 
 
@@ -76,6 +77,7 @@ class Services:
     stopping: Stopping = field(default_factory=Stopping)
     cache_secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """What salts of prompt caches are made with."""
+    event_sizes: EventSizes = field(default_factory=EventSizes)
     remembered: Remembered = field(init=False)
     cancelling: Cancelling = field(init=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ LIMITS: Final = (
 BODY_MAX: Final = 64 * 1024 * 1024
 """Bytes of a rebuilt request: more than any gateway takes by default."""
 SAME: Final = ("received", "forwarded", "same_json")
-ROLES: Final = {"limit": "refused it", "waited_on": "it waited for", "clamped_by": "clamped it", "cut_by": "cut it"}
+ROLES: Final = {"limit": "refused it", "waited_on": "it waited for", "then_waited_on": "and then for", "clamped_by": "clamped it", "cut_by": "cut it"}
 
 
 @click.command()
@@ -57,7 +57,7 @@ def explain(context: click.Context, call_id: str, body: Path | None, ledger: Pat
     if body is not None:
         found["body"] = _proof(found, body)
     facts = {**found, "run_name": f"{found.get('campaign', '')}/{found.get('run', '')}"}
-    limits = [{**found[key], "role": role} for key, role in ROLES.items() if key in found]
+    limits = [{**limit, "role": role} for key, role in ROLES.items() for limit in _limits(found.get(key, ()))]
     views: list[View] = [Facts(title=f"Call {call_id}", row=facts, columns=FACTS), Line()]
     views += [Line(printable(str(line))) for line in found["why"]]
     if limits:
@@ -67,6 +67,10 @@ def explain(context: click.Context, call_id: str, body: Path | None, ledger: Pat
     screen.present(found, *views)
     if body is not None and found["body"]["is"] not in SAME:
         context.exit(Exit.NOT_SO)
+
+
+def _limits(told: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return [told] if isinstance(told, Mapping) else told
 
 
 def _proof(found: Mapping[str, Any], body: Path) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * reservation.py: from admission to settlement; what closes always
 * under_way.py: the state of one admitted call
 * relay.py: the answer on its way, and what is held back
+* ceiling_watch.py: whether an engine obeys the ceiling that it was sent
 * agent_side.py: the agent's side of an answer
 * keepalive.py: comments on a stream whose engine is silent for long
 * utility.py: requests that do no model work
