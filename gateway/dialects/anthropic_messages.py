@@ -18,7 +18,7 @@ from gateway.dialects.anthropic_replies import error_event, named_event, reply
 from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import flag, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_own
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own
 from gateway.dialects.known import Known
 from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA, OURS, lower
 
@@ -46,6 +46,7 @@ class AnthropicMessages:
         guard_fields(body, allowed)
         whole_number(body, "n", 1)
         guard_own(body, self.name, allowed)
+        guard_inputs(body, "messages")
         held = MessagesBody(body, allowed)
         return CallRequest(
             model=model,

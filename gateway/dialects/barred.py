@@ -110,6 +110,10 @@ BARRED: Final[Mapping[str, Barred]] = {
         fields={"n_cmpl": (1,), "best_of": (1,), "use_beam_search": (False,)},
         never="what is made besides the answer is in no count",
     ),
+    "unreported_answers": Barred(
+        what="several answers, or answers to several prompts, in one piece from an engine that reports the first alone (llama.cpp): counted by their text",
+        stays="the agent would get fewer answers than it asks for",
+    ),
     "prompt_logprobs": Barred(what="probabilities of the prompt: work without output", fields={"prompt_logprobs": (False,)}),
     "echo": Barred(what="the prompt in the answer", fields={"echo": (False,)}),
     "prompt_embeds": Barred(what="a prompt as vectors, which nobody can count", fields={"prompt_embeds": ()}, stays=_CONTENT),

@@ -109,6 +109,16 @@ class ForwardFacts:
     request_id_field: str = ""
 
 
+NAME_MAX = 128
+MESSAGE_MAX = 1_000
+"""Characters of what a refusal repeats: an agent may call a field whatever it likes."""
+
+
+def _sayable(text: str, most: int) -> str:
+    """Bounded, and valid Unicode: it goes into answers, logs and the ledger."""
+    return text[:most].encode("utf-8", "backslashreplace").decode()
+
+
 class BodyError(Exception):
     """The body can't be admitted. `code` is `not_allowed`, `model_not_found` or `body_invalid`.
 
@@ -116,10 +126,11 @@ class BodyError(Exception):
     """
 
     def __init__(self, code: str, message: str, field_name: str = "", allow_key: str = "") -> None:
+        message = _sayable(message, MESSAGE_MAX)
         super().__init__(message)
         self.code = code
         self.message = message
-        self.field_name = field_name
+        self.field_name = _sayable(field_name, NAME_MAX)
         self.allow_key = allow_key
 
 

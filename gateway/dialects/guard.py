@@ -22,6 +22,7 @@ _BYTES: Final = frozenset({"data", "file_data"})
 _PLAIN: Final = frozenset({"type", "text", "refusal", "thinking", "reasoning", "detail", "format", "filename", "media_type"})
 _FILE_KEYS: Final = frozenset({"file_id", "file_ids", "vector_store_ids"})
 _DEEPEST: Final = 8
+_INPUTS: Final = ("messages", "input", "prompt", "inputs", "input_ids")
 INLINE_BOUND: Final = "bounds.max_inline_bytes"
 
 
@@ -36,6 +37,13 @@ def guard_own(body: Mapping[str, Any], dialect: str, allowed: Allowed) -> None:
     for name, thing in OWN[dialect].items():
         if thing not in allowed and own_asks(name, body.get(name)):
             raise not_allowed(name, thing)
+
+
+def guard_inputs(body: Mapping[str, Any], *own: str) -> None:
+    """What a call is about stands in the fields of its format: in another format's nobody would check or count it, and some servers take several."""
+    for name in _INPUTS:
+        if name not in own and body.get(name):
+            raise invalid(name, f"absent beside {own[0]}")
 
 
 def guard_spelling(body: Mapping[str, Any], names: frozenset[str]) -> None:

@@ -16,12 +16,13 @@ from gateway.dialects.answer_errors import EngineError
 from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import flag, invalid, smallest_cap, text_of
 from gateway.dialects.dialect import CallRequest, ForwardFacts, PromptSizes, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_own, guard_part
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own, guard_part
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import error_of, reply
 from gateway.dialects.output_caps import CAPS, OURS, lower
+from gateway.dialects.received import write
 from gateway.dialects.usage_report import NotBelieved, Report, inner, number, within
 from gateway.metering.reader import Mark
 
@@ -39,6 +40,7 @@ class LmStudioChat:
         model = text_of(body, "model")
         guard_fields(body, allowed)
         guard_own(body, self.name, allowed)
+        guard_inputs(body, "input")
         parts: list[str] = []
         pictures = messages = 0
         given = body.get("input")
@@ -175,4 +177,4 @@ def _items(given: object) -> list[dict[str, Any]]:
 
 
 def _named(value: Mapping[str, object]) -> bytes:
-    return b"event: " + str(value["type"]).encode() + b"\ndata: " + orjson.dumps(value) + b"\n\n"
+    return b"event: " + str(value["type"]).encode() + b"\ndata: " + write(value) + b"\n\n"

@@ -71,7 +71,7 @@ class OllamaChat(_Ollama):
 
     def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
-        guard(body, allowed)
+        guard(body, allowed, "messages")
         parts, pictures, names = read_chat(body, allowed)
         return CallRequest(
             model=model,
@@ -100,7 +100,7 @@ class OllamaGenerate(_Ollama):
 
     def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
-        guard(body, allowed)
+        guard(body, allowed, "prompt")
         prompt = text_of(body, "prompt")  # without one the engine loads or unloads the model
         parts = [prompt, *(value for name in ("system", "suffix") if isinstance(value := body.get(name), str))]
         if body.get("format") is not None:
@@ -134,7 +134,7 @@ class OllamaEmbed(_Ollama):
 
     def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
-        guard(body, allowed)
+        guard(body, allowed, "input")
         given = body.get("input")
         texts = [given] if isinstance(given, str) else given
         if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):

@@ -7,14 +7,15 @@ from typing import Any
 
 from gateway.dialects.barred import RUNNER_OPTIONS, Allowed
 from gateway.dialects.body_fields import invalid, list_of_objects, not_allowed, object_of, smallest_cap, whole_number
-from gateway.dialects.guard import guard_fields, guard_own, guard_part, guard_tools
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own, guard_part, guard_tools
 from gateway.dialects.json_text import compact
 from gateway.dialects.output_caps import CAPS
 
 
-def guard(body: Mapping[str, Any], allowed: Allowed) -> None:
+def guard(body: Mapping[str, Any], allowed: Allowed, own: str) -> None:
     """Raises BodyError."""
     guard_fields(body, allowed)
+    guard_inputs(body, own)
     options = object_of(body, "options")
     for holder in (body, options):
         whole_number(holder, "n", 1)

@@ -12,7 +12,7 @@ from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.barred import GUARDED, NOTHING, Allowed
 from gateway.dialects.body_fields import flag, invalid, list_of_objects, object_of, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_spelling, guard_tools
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_spelling, guard_tools
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.openai_chunks import ChunkReader
@@ -36,6 +36,7 @@ class OpenAIChat:
         model = text_of(body, "model")
         guard_fields(body, allowed)
         guard_spelling(body, _SPELLED)
+        guard_inputs(body, "messages")
         messages = list_of_objects(body, "messages") if known is None else body["messages"]
         if not messages:
             raise invalid("messages", "a list that is not empty")

@@ -12,7 +12,7 @@ from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import flag, invalid, object_of, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_own
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.openai_chunks import ChunkReader
@@ -42,6 +42,7 @@ class OpenAICompletions:
             if body.get(name):
                 raise invalid(name, "absent beside a prompt")
         guard_own(body, self.name, allowed)
+        guard_inputs(body, "prompt")
         prompts = read_prompts(body.get("prompt"), "prompt")
         if prompts.count * choices > PROMPTS_MAX:
             raise invalid("n", "smaller")

@@ -9,7 +9,7 @@ from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import flag, invalid, list_of_objects, object_of, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, PromptSizes, Rendering, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_own
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own
 from gateway.dialects.json_text import compact, size
 from gateway.dialects.known import Known
 from gateway.dialects.openai_settings import SETTINGS, choices_of, forwarded
@@ -35,6 +35,7 @@ class OpenAIResponses:
         model = text_of(body, "model")
         guard_fields(body, allowed)
         guard_own(body, self.name, allowed)
+        guard_inputs(body, "input", "prompt")
         for name in _OTHER_FORMATS:
             if body.get(name):
                 raise invalid(name, "absent beside an input")

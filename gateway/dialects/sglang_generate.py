@@ -15,7 +15,7 @@ from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import flag, invalid, object_of, smallest_cap, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_own, guard_part
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own, guard_part
 from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader, added
 from gateway.dialects.native_replies import data_event, reply
@@ -40,6 +40,7 @@ class SglangGenerate:
     def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
         guard_own(body, self.name, allowed)
+        guard_inputs(body, "text", "input_ids")
         sampling = object_of(body, "sampling_params")
         guard_fields(sampling, allowed)
         prompt = _prompt(body, allowed)

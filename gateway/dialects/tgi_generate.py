@@ -14,12 +14,13 @@ from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import invalid, not_allowed, object_of, smallest_cap
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, ReplyKind, Wording
-from gateway.dialects.guard import guard_fields
+from gateway.dialects.guard import guard_fields, guard_inputs
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import data_event, error_of, reply
 from gateway.dialects.output_caps import CAPS, OURS, lower
+from gateway.dialects.received import write
 from gateway.dialects.usage_report import NotBelieved, Report, inner, number
 from gateway.metering.reader import Mark
 
@@ -40,6 +41,7 @@ class TgiGenerate:
 
     def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
+        guard_inputs(body, "inputs")
         parameters = object_of(body, "parameters")
         guard_fields(parameters, allowed)
         if body.get("stream") not in (None, self._streams):
@@ -82,7 +84,7 @@ class TgiGenerate:
 
     def reply(self, wording: Wording) -> Reply:
         plain = reply(wording)
-        return Reply(plain.status, orjson.dumps(_typed(wording)), plain.headers)
+        return Reply(plain.status, write(_typed(wording)), plain.headers)
 
     def error_event(self, wording: Wording) -> bytes:
         return data_event(_typed(wording))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from gateway.dialects.body_record import body_record, bytes_by_role, canonical_continued, canonical_sha256, conversation, plain, sent_record
 from gateway.dialects.digests import Continued
@@ -11,6 +11,10 @@ from gateway.dialects.known import Known
 from gateway.dialects.received import Received
 from gateway.proxy.calls import Call
 from gateway.runs.growth import Growth
+
+STRIPPED_MAX: Final = 64
+STRIPPED_CHARACTERS: Final = 128
+"""On record of what was taken out: so many paths, and so much of each."""
 
 
 def body_details(call: Call, forwarded: Mapping[str, Any], growth: Growth) -> tuple[bytes, dict[str, object]]:
@@ -33,7 +37,7 @@ def body_details(call: Call, forwarded: Mapping[str, Any], growth: Growth) -> tu
 def _with_stripped(call: Call, details: dict[str, object]) -> dict[str, object]:
     """What the agent asked for and the engine was not sent. What came in stands there too, as every field does."""
     if call.stripped:
-        details["stripped"] = [plain(path) for path in call.stripped]
+        details["stripped"] = [plain(path[:STRIPPED_CHARACTERS]) for path in call.stripped[:STRIPPED_MAX]]
     return details
 
 

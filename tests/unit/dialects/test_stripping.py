@@ -10,8 +10,8 @@ from gateway.dialects import DIALECTS
 from gateway.dialects.barred import BARRED, GUARDED, HOLDERS, OWN, THING_OF, asks, own_asks, tool_thing
 from gateway.dialects.dialect import BodyError
 from gateway.dialects.stripping import strip
+from tests.support.every_api import PLAINEST
 from tests.unit.dialects.allowing import allowing
-from tests.unit.dialects.plainest import PLAINEST
 
 STRIPPABLE = sorted(name for name, thing in BARRED.items() if not thing.stays)
 MESSAGES = [{"role": "user", "content": "hi"}]
