@@ -9,6 +9,7 @@ from pathlib import Path
 
 if sys.version_info >= (3, 14):
     import zipfile
+
     from compression.zstd import ZstdError
 else:
     from backports.zstd import ZstdError, zipfile  # the standard one does not know zstd, in which newer logs are packed

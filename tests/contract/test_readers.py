@@ -50,6 +50,7 @@ _OPENCODE = Habit(
     session_header="x-session-id",
 )
 _CLAUDE = Habit(agent="claude", request_ids=True, servers_model=True, error_ids=True, finish=True, session_header="x-claude-code-session-id")
+_INSPECT = Habit(agent="inspect", servers_model=True, request_ids=True, error_ids=True, status=True, finish=True)
 HABITS = {
     "claude": _CLAUDE,
     "claude-old": _CLAUDE,
@@ -63,7 +64,8 @@ HABITS = {
     "pi": Habit(agent="pi", model_of_errors=True, finish=True),
     "pi-responses": Habit(agent="pi", model_of_errors=True, items=True, finish=True, session_header="session-id"),
     "mini": Habit(agent="mini-swe-agent", servers_model=True, finish=True),
-    "inspect": Habit(agent="inspect", servers_model=True, request_ids=True, error_ids=True, status=True, finish=True),
+    "inspect": _INSPECT,
+    "inspect-eval": replace(_INSPECT, session_header="x-irid"),
 }
 
 # Which of the server's calls stand in the record, in order: A answered, E refused or failed. What is missing here the agent does not write down.
@@ -103,11 +105,13 @@ WRITTEN: dict[str, list[tuple[int, str]]] = {
     "inspect/ok": [(1, "A"), (2, "A")],
     "inspect/400c": [(1, "A"), (2, "E")],
     "inspect/402c": [(1, "A"), (2, "E")],
+    "inspect-eval/402c": [(1, "A"), (2, "A"), (3, "E")],
 }
 INTERRUPTED = ("claude/ok_sigint", "codex/ok_sigint")
+FORKED = "claude/fork"
 AIDER = tuple(f"aider/{scenario}" for scenario in ("ok", "ok_force", "402c", "429c"))
 NO_AGENT = ("sdk-openai", "sdk-anthropic")
-EVERY_SAMPLE = (*WRITTEN, *INTERRUPTED, *AIDER)
+EVERY_SAMPLE = (*WRITTEN, *INTERRUPTED, FORKED, *AIDER)
 
 
 def usage_of(n: int, kind: str) -> Usage:
@@ -158,7 +162,7 @@ def bare(row: DispatchRecord) -> DispatchRecord:
 
 
 def read(folder: Path) -> list[DispatchRecord]:
-    return sorted(find_records([folder]).read().records, key=lambda row: row.order)
+    return sorted(find_records([folder]).read().records, key=lambda row: (row.order, row.begun_ms or 0))
 
 
 @pytest.mark.parametrize("sample", WRITTEN)
@@ -193,6 +197,16 @@ def test_claudes_interrupted_stream_is_an_aborted_row_with_what_had_come(tmp_pat
     assert [bare(row) for row in read(tmp_path)] == [expected("claude/ok_sigint", calls[1], "A"), aborted]
 
 
+def test_claudes_forked_session_repeats_its_parents_rows_and_each_is_counted_once(tmp_path: Path) -> None:
+    records(FORKED, tmp_path)
+    found, calls = find_records([tmp_path]).read(), seen(FORKED)
+    rows = [expected(FORKED, calls[n], what) for n, what in ((1, "A"), (2, "A"), (3, "A"), (4, "E"), (5, "A"))]
+    both = tuple(sorted({*rows[0].session_ids, *rows[2].session_ids}))
+    rows[:2] = (replace(row, session_ids=both) for row in rows[:2])
+    assert [bare(row) for row in sorted(found.records, key=lambda row: row.at_ms or 0)] == rows
+    assert found.copies == 2
+
+
 def test_codexs_interrupted_turn_is_an_aborted_row_without_a_number(tmp_path: Path) -> None:
     records("codex/ok_sigint", tmp_path)
     call = seen("codex/ok_sigint")[1]
@@ -210,7 +224,7 @@ def test_aiders_rows_are_its_own_estimates_and_only_its_edit_calls(sample: str, 
     assert row.at_ms is not None and abs(row.at_ms - (call.ended_ms or 0)) <= SLACK_MS
 
 
-@pytest.mark.parametrize("sample", [name for name in WRITTEN if name.startswith("inspect/")])
+@pytest.mark.parametrize("sample", ["inspect/ok", "inspect/400c", "inspect/402c"])
 def test_an_inspect_archive_says_what_its_json_says(sample: str, tmp_path: Path) -> None:
     (log,) = records(sample, tmp_path)
     plain = read(tmp_path)
@@ -275,10 +289,10 @@ def test_the_order_of_files_and_paths_changes_nothing(tmp_path: Path) -> None:
     whole = find_records([tmp_path]).read()
     assert len({row.agent for row in whole.records}) == len(READERS) - 1
     shuffling = random.Random(6)
-    for _ in range(5):
-        paths = [path for folder in folders for path in folder.iterdir()]
+    paths = [file.path for file in find_records([tmp_path]).files]
+    for _ in range(2):
         shuffling.shuffle(paths)
-        assert find_records([path for path in paths if any(reader.claims(path) for reader in READERS)]).read() == whole
+        assert find_records(paths).read() == whole
     assert find_records([tmp_path, *folders, tmp_path]).read() == whole
 
 
