@@ -13,14 +13,14 @@ from gateway.reconcile.by_usage import pair_by_usage
 from gateway.reconcile.classes import Class
 from gateway.reconcile.comparing import compared
 from gateway.reconcile.fits import WINDOW_MS, Anchors
-from gateway.reconcile.known_ids import KnownIds, own_ids
+from gateway.reconcile.known_ids import KnownIds, Wanted, wanted
 from gateway.reconcile.ledger_side import LedgerCall, LedgerSide
 from gateway.reconcile.leftovers import context, refused_alone, without_call, without_row
 from gateway.reconcile.match import LedgerItem, Match, Pair
 from gateway.reconcile.record import DispatchRecord, RecordKind
 
-Ask = Callable[[frozenset[str]], KnownIds]
-"""Where these ids stand in the whole ledger. Called at most once, and only where an id is not in what is looked at."""
+Ask = Callable[[Wanted], KnownIds]
+"""Where that stands in the whole ledger. Called at most once, and only where a row is not found by an id in what is looked at."""
 FAILURES = (RecordKind.ERROR, RecordKind.ABORTED, RecordKind.PLACEHOLDER)
 
 
@@ -36,8 +36,7 @@ class _Matching:
         self.found: ById = pair_by_ids(side.calls, side.refusals, records, window_ms)
         self.pairs = self.found.pairs
         self.left = self.found.left
-        wanted = frozenset(ident for record in self.left for ident in (*own_ids(record), *record.session_ids))
-        self.ids = known(wanted) if wanted else KnownIds()
+        self.ids = known(wanted(self.left)) if self.left else KnownIds()
         self.undecided: list[Match] = []
 
     def matches(self) -> list[Match]:

@@ -179,8 +179,8 @@ def test_a_row_of_another_run_that_was_slipped_in_is_one_finding(name: str, two_
     for place in answers(of):
         row = elsewhere(of.rows[place], HOUR_MS)
         slipped = replace(row, source=f"{row.source}9", order=len(of.rows))
-        expected = "other_run" if row.response_id or row.tool_call_ids or row.session_ids else "unidentified"
-        assert shown(of.findings([*of.rows, slipped])) == [expected if not name.startswith("gemini") else "unidentified"]
+        expected = "unidentified" if row.usage_is_own else "other_run"  # without an id, by its numbers and time
+        assert shown(of.findings([*of.rows, slipped])) == [expected]
 
 
 @pytest.mark.parametrize("name", WITH_IDS)

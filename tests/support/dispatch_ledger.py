@@ -21,6 +21,10 @@ Line = Mapping[str, Any]
 DIALECTS = {"chat": "openai.chat", "responses": "openai.responses", "messages": "anthropic.messages", "gemini": "gemini"}
 
 
+AT_ONCE = 5_000
+"""A ledger takes no more than 20,000 that wait."""
+
+
 def server_log(path: Path) -> list[Line]:
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
@@ -136,7 +140,8 @@ def write_ledger(path: Path, commands: Sequence[Command]) -> Path:
     async def posted() -> None:
         ledger = Ledger.open(path)
         try:
-            await asyncio.gather(*(ledger.post(command) for command in commands))
+            for first in range(0, len(commands), AT_ONCE):
+                await asyncio.gather(*(ledger.post(command) for command in commands[first : first + AT_ONCE]))
         finally:
             await ledger.close()
 
