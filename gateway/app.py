@@ -117,6 +117,7 @@ class Gateway:
             await self.metrics_listener.stop()
         await self.deadlines.stop()
         await _within(CUT_S, self.runs.finish())
+        await asyncio.to_thread(self.services.keeper.stop, CUT_S)
         await self.ledger.close()
         await self.engines.close()
 

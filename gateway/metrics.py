@@ -35,6 +35,7 @@ class Metrics:
         self.cancellations = Counter(
             "gateway_cancellations", "Calls that were left before their end, by what the engine said a while later.", ["upstream", "result"], registry=r
         )
+        self.captured = Counter("gateway_captured_bodies", "Bodies that a policy wants kept, by what became of them.", ["result"], registry=r)
         self.waiting = Gauge("gateway_waiting_calls", "Calls in the waiting place.", registry=r)
         self.in_flight = Gauge("gateway_in_flight_calls", "Calls from admission to settlement.", registry=r)
         self.slots_busy = Gauge("gateway_slots_busy", "Slots taken, by upstream.", ["upstream"], registry=r)

@@ -8,6 +8,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.capture.keeper import Keeper
+from gateway.capture.store import BodyStore, bodies_folder
 from gateway.ledger.ledger import Ledger
 from gateway.metrics import Metrics
 from gateway.policy.remembered import Remembered
@@ -77,6 +79,8 @@ class Services:
     stopping: Stopping = field(default_factory=Stopping)
     cache_secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """What salts of prompt caches are made with."""
+    keeper: Keeper = field(init=False)
+    """Bodies, where a policy asks for them."""
     event_sizes: EventSizes = field(default_factory=EventSizes)
     remembered: Remembered = field(init=False)
     cancelling: Cancelling = field(init=False)
@@ -84,4 +88,7 @@ class Services:
     def __post_init__(self) -> None:
         counted = self.metrics.cancellations.labels
         object.__setattr__(self, "cancelling", Cancelling(self.ledger.post, self.ledger.now_ms, lambda upstream, result: counted(upstream, result).inc()))
+        captured, folder = self.metrics.captured.labels, bodies_folder(self.settings.ledger.path)
+        keeper = Keeper(BodyStore(folder), self.settings.capture.max_bytes, lambda result: captured(result).inc())
+        object.__setattr__(self, "keeper", keeper)
         object.__setattr__(self, "remembered", Remembered(self.settings.limits))

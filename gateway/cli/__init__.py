@@ -24,6 +24,7 @@ nothing waits without an end.
     reconcile_views a reconciliation for people
     report        `gateway report`, `gateway compare`
     export        `gateway export`
+    capture       `gateway capture show|export|prune`
     ledger        `gateway ledger verify|clock`
     mock_engine   `gateway mock-engine`
     version       `gateway version`

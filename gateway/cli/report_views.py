@@ -67,8 +67,8 @@ RUNS: Final = (
     Column("unplanned", "unplanned"),
 )
 NOTE: Final = (
-    "Used is what is known to be used, charged is what counts against limits; neither is added to the other. Added up, times that overlap count more than once; "
-    "on the clock, once. Calls whose end nobody saw are in no time."
+    "Used is what is known to be used, charged is what counts against limits; neither is added to the other. "
+    "Added up, times that overlap count more than once; on the clock, once. Calls whose end nobody saw are in no time."
 )
 
 

@@ -12,6 +12,7 @@ import click
 from gateway import __version__
 from gateway.cli.budget import budget
 from gateway.cli.campaign import campaign
+from gateway.cli.capture import capture
 from gateway.cli.correct import correct
 from gateway.cli.demo import demo
 from gateway.cli.exec import exec_
@@ -94,7 +95,7 @@ def root() -> None:
 
 SERVING = (serve, up, demo, policy, upstream, mock_engine, version)
 DRIVING = (campaign, run, preflight, explain, correct, exec_, key)
-READING = (usage, receipt, reconcile, report, compare, export, ledger)
+READING = (usage, receipt, reconcile, report, compare, export, capture, ledger)
 for _command in (*SERVING, *DRIVING, *READING):
     root.add_command(_command)
 run.add_command(budget)

@@ -16,7 +16,7 @@ from gateway.accounting.call_row import COLUMNS, NOT_CLOSED, STATUS, closed, clo
 from gateway.accounting.chain import decode
 from gateway.accounting.entries import LedgerEntry
 from gateway.accounting.receipt import given_out
-from gateway.accounting.tally import OVERSHOOT_COLUMNS, USAGE_COLUMNS, added
+from gateway.accounting.tally import OVERSHOOT_COLUMNS, USAGE_COLUMNS, Content, added
 from gateway.errors import MixedLabels, NotFound
 from gateway.ledger.connect import ledger_path
 from gateway.ledger.explaining import explain
@@ -76,6 +76,10 @@ class LedgerReader:
     def chain(self, name: str, *, as_of: int = 0) -> Iterator[LedgerEntry]:
         """Its entries in order, each with its hash."""
         return entries(self._connection, "WHERE chain_id = (SELECT id FROM chains WHERE name = ?) AND (? = 0 OR number <= ?)", (name, as_of, as_of))
+
+    def reservations(self, call_id: str = "") -> Iterator[Content]:
+        """Of one call or all, in order."""
+        return (decode(entry.body) for entry in entries(self._connection, "WHERE kind = 'reserve' AND (? = '' OR call_id = ?)", (call_id, call_id)))
 
     def last_number(self, campaign: str) -> int:
         """Of the last entry of that campaign or of one of its runs; 0 where there is no such campaign."""

@@ -119,6 +119,9 @@ class Policy(Table):
     cache_sharing: Literal["campaign", "run", "all"] = Field(
         default="campaign", description="who may share an engine's prompt cache, where the engine can keep callers apart: runs of one campaign, nobody, or all"
     )
+    capture: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="keep bodies of requests and answers beside the ledger; without it only their digests stand anywhere"
+    )
     guard: GuardRules = Field(default=GuardRules(), description="what the guard lets through or drops, of all that it refuses")
     body: BodyRules = Field(default=BodyRules(), description="fields of requests that the policy sets, proposes or refuses")
     call: CallLimits = Field(default=CallLimits(), description="caps of each single call")

@@ -17,6 +17,7 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * reserving.py: the reservation's command, and the body that is sent
 * reservation.py: from admission to settlement; what closes always
 * under_way.py: the state of one admitted call
+* capturing.py: keeps bodies, where the policy says so
 * relay.py: the answer on its way, and what is held back
 * ceiling_watch.py: whether an engine obeys the ceiling that it was sent
 * agent_side.py: the agent's side of an answer
