@@ -48,6 +48,8 @@ class Engine:
     """The gauges that together count the requests in hand."""
     counts: frozenset[str] = frozenset()
     """Dialects whose prompts its own tokenizer counts as it will report them."""
+    reports_first: frozenset[str] = frozenset()
+    """Dialects in which an answer in one piece reports the first of several choices or prompts alone: such calls are refused unless the policy allows them."""
     stops: str = ""
     """How its work ends when a client leaves. For people."""
     distrust: tuple[str, ...] = ()

@@ -62,9 +62,10 @@ LLAMA_CPP: Final = Engine(
             "rerank",
         }
     ),
+    reports_first=frozenset({"openai.chat", "openai.completions"}),
     stops="a stream stops when its connection closes; an answer in one piece goes on for as long as any other stream runs, so it is read to its end",
     distrust=(
-        "`n > 1` and several prompts in one piece: only the first one's usage is reported; the rest is counted, the row says `counted` or `running`",
+        "several choices or prompts in one piece: only the first one's usage is reported; refused unless the policy allows `unreported_answers`, then counted",
         "Responses say `completed` where the cap cut them: `length` is told by the count",
         "a cap of 0 makes one token all the same: 1 is held",
         "an unknown model name is served all the same: the name is the gateway's to check",

@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.accounting.limit import CallCaps
 from gateway.accounting.quantity import Quantity
 from gateway.dialects import ALSO, DIALECTS, FAMILIES
-from gateway.dialects.barred import Allowed
+from gateway.dialects.barred import Allowed, key_of, mend
 from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts, Rendering
 from gateway.dialects.received import Received
 from gateway.dialects.stripping import strip
@@ -33,6 +33,8 @@ from gateway.upstream.call import Refusal, Refused
 from gateway.upstream.forward import Upstream
 
 BODY_READ_S = 60.0
+UNREPORTED = "unreported_answers"
+"""Among what a policy may allow."""
 """Longest that a body may take to arrive."""
 MODELS = frozenset({"openai.models", "ollama.tags"})
 """Lists of what is declared: no calls."""
@@ -160,6 +162,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     known = received.known if ruled.get("messages") is received.value.get("messages") else None
     asked = _named(dialect.read_request(ruled, Allowed(policy.guard.allowed, bounds.max_inline_bytes), known), declared_models(services, identity))
     upstream = _upstream_for(services, policy, identity.lane, asked.model, dialect.name)
+    _check_reported(upstream.engine, dialect.name, asked, policy.guard.allowed)
     model = policy.models[asked.model]
     route.model = asked.model
     counter = services.engines.counter(upstream.name, asked.model, model.counter, model.image_tokens_max, model.overhead_tokens)
@@ -185,6 +188,14 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
         arrived_at=arrived_at,
         session=session_headers(request.headers),
     )
+
+
+def _check_reported(engine: Engine, dialect: str, asked: CallRequest, allowed: frozenset[str]) -> None:
+    """Raises BodyError where the engine would make more than it reports."""
+    if not asked.stream and asked.choices * asked.prompts > 1 and dialect in engine.reports_first and UNREPORTED not in allowed:
+        field = "n" if asked.choices > 1 else "prompt"
+        why = f"The field {field} asks for several answers in one piece, of which this engine reports the first alone: ask for a stream"
+        raise BodyError("not_allowed", f"{why}; {mend(UNREPORTED)}.", field, key_of(UNREPORTED))
 
 
 def _named(request: CallRequest, models: list[str]) -> CallRequest:
