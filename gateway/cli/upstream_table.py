@@ -68,10 +68,7 @@ def facts(wanted: Wanted, probed: Probed) -> Iterator[str]:
     yield f"tokenizer: {probed.tokenizer or 'none found'}{'; /v1/messages/count_tokens counts Messages' if probed.counts_messages else ''}"
     counts = ", ".join(sorted(engine.counts))
     yield f'exact counts (counter = "engine"): {counts or "none; use a tiktoken counter, or bytes with overhead_tokens"}'
-    if engine.salt_field:
-        yield f"prompt cache: kept apart by {engine.salt_field}"
-    else:
-        yield "prompt cache: can't be kept apart between callers on this engine"
+    yield f"prompt cache: {engine.cache_sharing}"
     yield f"chat streams {STREAMS[probed.streams]}{' (tried)' if probed.tried else ''}"
     if probed.slots is None:
         yield "slots: not told: how many calls may be sent at once is yours to say"
