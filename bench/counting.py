@@ -34,25 +34,6 @@ WORDS = (
     *("return", "value", "index", "token", "match", "result", "größer", "stream", "limit", "path", "reader", "None", "self", "count"),
     *("→", '"key":', "{}", "    "),
 )
-    "return",
-    "value",
-    "index",
-    "token",
-    "match",
-    "result",
-    "größer",
-    "stream",
-    "limit",
-    "path",
-    "reader",
-    "None",
-    "self",
-    "count",
-    "→",
-    '"key":',
-    "{}",
-    "    ",
-)
 OVERHEAD_TOKENS = 40
 
 
