@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 import time
 import tomllib
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from gateway.cli.root import root
 from gateway.demo.engine import RealEngine
@@ -211,6 +213,20 @@ def test_a_redirect_is_told_and_not_followed(ask: Probe) -> None:
         told = ask(server.url)
     assert told.exit_code == 5 and "a redirect to" in told.err and "itself" in told.err
     assert elsewhere.asked == []
+
+
+def test_an_authority_of_ones_own_is_named_by_its_file_and_stands_in_the_table(ask: Probe, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with FactServer(SERVERS["vLLM"][0], tls=context) as server:
+        unknown, known = ask(server.url), ask(server.url, "--ca-file", str(tmp_path / "ca.pem"))
+        plain = ask(server.url.replace("https", "http"))
+    assert unknown.exit_code == 4 and "--ca-file" in unknown.err
+    assert known.exit_code == 0 and settings_of(known.out, tmp_path).upstreams["vllm"].ca_file == tmp_path / "ca.pem"
+    assert plain.exit_code == 4 and "https://" in plain.err
+    assert ask("https://127.0.0.1:1", "--ca-file", str(tmp_path / "gone.pem")).exit_code == 2
 
 
 @pytest.mark.parametrize(
