@@ -143,7 +143,7 @@ def without_call(record: DispatchRecord, known: Context, ids: KnownIds) -> Match
     at_home = known.at_home(record)
     if record.kind is RecordKind.ABORTED and (at_home or not ids.of_engines_form(record)):
         return _row(record, Class.ABORTED_PARTIAL, "given up by the agent; the ledger has no such call, or none with its id")
-    if not _has_id(record) and (alike := _by_numbers(record, known.side, ids)):
+    if not _has_id(record) and (alike := ids.alike_elsewhere(record, known.side.campaign, known.side.run)):
         named = ", ".join(dict.fromkeys(place.run_name for place in alike))
         return _row(record, Class.OTHER_RUN if at_home else Class.OTHER_SESSION, f"by its numbers and time of run {named}")
     if not at_home and not _in_its_time(record, known.side):
@@ -152,11 +152,6 @@ def without_call(record: DispatchRecord, known: Context, ids: KnownIds) -> Match
         return _row(record, Class.FOREIGN, f"{ident} looks like the ids that engines gave here, and no call of the whole ledger has it")
     strange = "an id that is known nowhere, and not of a form that was seen here"
     return _row(record, Class.UNIDENTIFIED, strange if _has_id(record) else "no id, and no call fits")
-
-
-def _by_numbers(record: DispatchRecord, side: LedgerSide, ids: KnownIds) -> list[Place]:
-    """Calls of other runs that it could tell of."""
-    return [place for place in ids.by_numbers.get(record.source, ()) if place.campaign != side.campaign or side.run not in ("", place.run)]
 
 
 def _elsewhere(record: DispatchRecord, places: Sequence[Place], known: Context) -> Match:
