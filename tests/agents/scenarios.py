@@ -1,4 +1,4 @@
-"""What happens to an agent: all goes well, its run's cap is reached, or a deadline cuts a call: amid text, reasoning or a tool call, or before any of it came."""
+"""What happens to an agent: all goes well, its run's cap is reached, or a deadline cuts a call: amid text, reasoning or a tool call, or before any came."""
 
 from __future__ import annotations
 
