@@ -26,11 +26,11 @@ class Timeouts:
 class Watch:
     """Closes the answer when a phase takes too long, and remembers which."""
 
-    __slots__ = ("_close", "_handle", "_loop", "_started", "_timeouts", "expired", "first_byte_at", "waiting_since")
+    __slots__ = ("_close", "_handle", "_loop", "_timeouts", "expired", "first_byte_at", "started", "waiting_since")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, started: float, timeouts: Timeouts) -> None:
         self._loop = loop
-        self._started = started
+        self.started = started
         self._timeouts = timeouts
         self._handle: asyncio.TimerHandle | None = None
         self._close: Callable[[], None] | None = None
@@ -41,11 +41,11 @@ class Watch:
     @property
     def head_due(self) -> float:
         """Loop time at which the answer's head must be here."""
-        return self._due(self._started)[1]
+        return self._due(self.started)[1]
 
     @property
     def head_phase(self) -> str:
-        return self._due(self._started)[0]
+        return self._due(self.started)[0]
 
     def now(self) -> float:
         return self._loop.time()
@@ -81,9 +81,9 @@ class Watch:
             self._handle = self._loop.call_at(due, self._look)
 
     def _due(self, now: float) -> tuple[str, float]:
-        whole = self._started + self._timeouts.whole_s
+        whole = self.started + self._timeouts.whole_s
         if self.first_byte_at is None:
-            phase, due = "first_byte", self._started + self._timeouts.first_byte_s
+            phase, due = "first_byte", self.started + self._timeouts.first_byte_s
         else:
             phase, due = "between_chunks", (self.waiting_since or now) + self._timeouts.between_chunks_s
         return ("whole", whole) if whole <= due else (phase, due)
