@@ -20,6 +20,7 @@ from gateway.control.shelf import PolicyShelf
 from gateway.errors import ConfigurationError
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
+from gateway.ledger.secret import kept_secret
 from gateway.logs import log, set_up
 from gateway.metrics import Metrics
 from gateway.proxy.listening import DataListener
@@ -48,11 +49,11 @@ OnReady = Callable[["Gateway"], Awaitable[None]]
 class Gateway:
     """A gateway in this process. `await start()`, later `await stop()`."""
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ, *, accept_restore: bool = False) -> None:
         """Takes the ledger's lock. Raises ConfigurationError, LedgerUnavailable."""
         self.settings = settings
         self.metrics = Metrics()
-        self.ledger = Ledger.open(settings.ledger.path, min_free_bytes=settings.ledger.min_free_bytes)
+        self.ledger = Ledger.open(settings.ledger.path, min_free_bytes=settings.ledger.min_free_bytes, accept_restore=accept_restore)
         self.engines = Engines(settings, environment, self.ledger.now_ms)
         slots = {name: upstream.slots for name, upstream in settings.upstreams.items()}
         self.gate = Gate(self.ledger.balances, self.ledger.post, self.ledger.now_ms, slots, GateSettings(queue_length=settings.bounds.queue_length))
@@ -66,7 +67,15 @@ class Gateway:
         )
         self.shelf = PolicyShelf(settings.policies, settings.check_policy)
         self.deadlines = DeadlineWatch(self.runs, self.ledger.now_ms, self.gate.recheck)
-        self.services = Services(settings=settings, ledger=self.ledger, gate=self.gate, runs=self.runs, engines=self.engines, metrics=self.metrics)
+        self.services = Services(
+            settings=settings,
+            ledger=self.ledger,
+            gate=self.gate,
+            runs=self.runs,
+            engines=self.engines,
+            metrics=self.metrics,
+            cache_secret=kept_secret(settings.ledger.path),
+        )
         self.data = DataListener(self.services, settings.data.listen)
         told = self._told()
         self.control = ControlListener(control_application(told), settings.control.socket)
@@ -101,12 +110,14 @@ class Gateway:
         await self.data.stop_accepting()
         await _within(max(0.0, latest - loop.time()), self.gate.settled())
         await self.services.background.finished(max(0.0, latest - loop.time()))
+        await _within(max(1.0, latest - loop.time()), self.services.cancelling.stop())
         await self.data.stop()
         await self.control.stop()
         if self.metrics_listener is not None:
             await self.metrics_listener.stop()
         await self.deadlines.stop()
         await _within(CUT_S, self.runs.finish())
+        await asyncio.to_thread(self.services.keeper.stop, CUT_S)
         await self.ledger.close()
         await self.engines.close()
 
@@ -232,7 +243,7 @@ def _say(line: str) -> None:
         log.info("nobody reads what is printed", extra={"fields": {"error": str(error)}})
 
 
-async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
+async def run(settings: Settings, on_ready: OnReady | None = None, *, accept_restore: bool = False) -> None:
     """Serves until SIGTERM or SIGINT, or until the terminal that it runs on is closed. A second signal cuts at once. SIGHUP reads policies anew."""
     loop = asyncio.get_running_loop()
     told, hurry = asyncio.Event(), asyncio.Event()
@@ -242,7 +253,7 @@ async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    gateway = Gateway(settings)
+    gateway = Gateway(settings, accept_restore=accept_restore)
     reloading: set[asyncio.Task[None]] = set()
 
     on_terminal = os.isatty(0)
@@ -277,9 +288,9 @@ async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
         hurrying.cancel()
 
 
-def serve(settings: Settings, on_ready: OnReady | None = None) -> None:
+def serve(settings: Settings, on_ready: OnReady | None = None, *, accept_restore: bool = False) -> None:
     """The process. Returns when it was told to stop and everything is settled."""
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*GC_THRESHOLD)
     set_up(os.environ.get("GATEWAY_LOG", "text" if sys.stderr.isatty() else "json"))
-    uvloop.run(run(settings, on_ready))
+    uvloop.run(run(settings, on_ready, accept_restore=accept_restore))

@@ -43,10 +43,13 @@ class ControlClient:
 
     # campaigns
 
-    def open_campaign(self, campaign: str, policy: str, planned: int | None = None) -> Answer:
+    def open_campaign(self, campaign: str, policy: str, planned: int | None = None, plan: Sequence[Mapping[str, Any]] = ()) -> Answer:
+        """`plan`: the runs that should happen, each with `run` and, if wanted, `task`, `label`, `repeat`."""
         body: Answer = {"campaign": campaign, "policy": policy}
         if planned is not None:
             body["planned"] = planned
+        if plan:
+            body["plan"] = [dict(planned_run) for planned_run in plan]
         return self._post("/v1/campaigns", body)
 
     def campaigns(self) -> list[Answer]:
@@ -72,8 +75,24 @@ class ControlClient:
 
     # runs
 
-    def open_run(self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = "") -> Answer:
+    def open_run(
+        self,
+        campaign: str,
+        run: str = "",
+        *,
+        task: str = "",
+        label: str = "",
+        lanes: Sequence[str] = (),
+        idempotency_key: str = "",
+        repeat: int = 0,
+        pins: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """`repeat`: which attempt at its task. `pins`: name to `sha256:…` of what makes the run what it is."""
         body: Answer = _given(run=run, task=task, label=label, idempotency_key=idempotency_key)
+        if repeat:
+            body["repeat"] = repeat
+        if pins:
+            body["pins"] = dict(pins)
         if lanes:
             body["lanes"] = list(lanes)
         return self._post(_campaign(campaign) + "/runs", body)
@@ -108,6 +127,10 @@ class ControlClient:
         """Why a call was refused, clamped, made to wait, cut."""
         return self._get(f"/v1/calls/{quote(call, safe='')}")
 
+    def note_reconciled(self, campaign: str, run: str, counts: Answer) -> Answer:
+        """Puts the counts of a reconciliation on record: `as_of`, `classes`, `unexplained`, `sha256`."""
+        return self._post(_campaign(campaign) + "/reconciled", {"run": run, **counts})
+
     def correct_call(self, call: str, usage: Mapping[str, int], why: str, evidence: str) -> Answer:
         """Appends a correction of what a call used; the call as it stood and as it stands."""
         return self._post(f"/v1/calls/{quote(call, safe='')}/correct", {**usage, "why": why, "evidence": evidence})
@@ -131,8 +154,10 @@ class ControlClient:
 
     # what only tells
 
-    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False) -> Answer:
-        return self._get("/v1/usage", _given(by=by, campaign=campaign, run=run, across_labels="true" if across_labels else ""))
+    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False, as_of: int = 0) -> Answer:
+        """`as_of`: the number of an entry; the ledger as it stood with it."""
+        asked = _given(by=by, campaign=campaign, run=run, across_labels="true" if across_labels else "", as_of=str(as_of or ""))
+        return self._get("/v1/usage", asked)
 
     def clock(self) -> Answer:
         return self._get("/v1/ledger/clock")

@@ -7,6 +7,7 @@ The rule: never on the agents' listener. Whoever can open the socket may do ever
     runs.py      handlers of runs and keys
     budgets.py   handlers of budgets, preflights, explanations and the policies that campaigns can open with
     corrections.py  correcting what a call used
+    notes.py     what is put on record of a reconciliation
     shelf.py     every policy file of the folder, checked
     reading.py   handlers of what only tells: usage, receipts, status, metrics, health
     bodies.py    what a request may say

@@ -37,6 +37,8 @@ def campaign_view(campaign: CampaignState, in_flight: InFlight, span: Deadline |
     }
     if campaign.planned_runs is not None:
         view["planned"] = campaign.planned_runs
+    if campaign.plan:
+        view["missing"] = [planned.run for planned in campaign.plan if planned.run not in campaign.runs]
     if campaign.reason:
         view["reason"] = campaign.reason
     if span is not None:

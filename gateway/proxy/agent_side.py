@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from gateway.capture.answers import AnswerTape
 from gateway.dialects.dialect import Reply
 from gateway.ids import new_call_id
 from gateway.proxy.raw_answer import LAST_CHUNK, Raw, chunk_of, fits, head_of
@@ -46,8 +47,15 @@ class AgentSide:
         """Where chunks may be written as they are: the head is out, and the body goes out in chunks."""
         self.told_late: Callable[[], Mapping[str, str]] = dict
         """Headers that are made when the answer opens."""
+        self.tape: AnswerTape | None = None
+        """Where the policy wants bodies kept: what the agent gets is noted here."""
         self.deaf = False
         """A write failed: the agent is gone."""
+
+    @property
+    def target(self) -> str:
+        """What was asked for, as it came."""
+        return self._request.raw_path
 
     @property
     def opened(self) -> bool:
@@ -71,6 +79,8 @@ class AgentSide:
             self.last_write_at = self._loop.time()
             if response is None or not response.prepared:
                 response = await self._open()
+            if self.tape is not None:
+                self.tape.add(data)
             if self._chunked is not None:
                 await self._put(self._chunked, chunk_of(data))
             elif self._backed_up(len(data)):
@@ -92,6 +102,8 @@ class AgentSide:
         if transport is None or self.deaf or transport.is_closing() or transport.get_write_buffer_size() + len(data) > WAITS_ABOVE_BYTES:
             return False
         self.last_write_at = self._loop.time()
+        if self.tape is not None:
+            self.tape.add(data)
         transport.write(b"%x\r\n%b\r\n" % (len(data), bytes(data)))
         return True
 
@@ -141,6 +153,8 @@ class AgentSide:
         if self._response is None:
             return await self._whole(self._status, data)
         if not self.deaf:
+            if self.tape is not None:
+                self.tape.add(data)
             try:
                 if self._chunked is not None:
                     await self._put(self._chunked, chunk_of(data) + LAST_CHUNK)
@@ -175,6 +189,8 @@ class AgentSide:
 
     async def _whole(self, status: int, body: bytes) -> web.StreamResponse:
         self._status = status
+        if self.tape is not None:
+            self.tape.add(body)
         try:
             if fits(self._request, status):
                 transport, raw = self._raw()

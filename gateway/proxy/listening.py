@@ -8,12 +8,12 @@ from typing import Any
 from aiohttp import web
 
 from gateway.dialects.dialect import Wording
-from gateway.dialects.openai_replies import reply as openai_reply
 from gateway.errors import ConfigurationError
 from gateway.ids import new_call_id
 from gateway.logs import log
 from gateway.proxy.body import plainly_framed
 from gateway.proxy.exchange import answer
+from gateway.proxy.forms import worded_for_path
 from gateway.proxy.refusing import BAD_REQUEST, refusal_wording
 from gateway.services import Services
 from gateway.upstream.call import Refusal
@@ -70,9 +70,9 @@ class Server(web.Server):
         return Connection(self, loop=self._loop, **self._kwargs)
 
 
-def _whole(call_id: str, wording: Wording) -> web.Response:
+def _whole(call_id: str, wording: Wording, target: str = "") -> web.Response:
     """An answer to what is no call, with its ids all the same."""
-    reply = openai_reply(wording)
+    reply = worded_for_path(target, wording)
     headers = {"x-request-id": call_id, "request-id": call_id, **reply.headers, "Connection": "close"}
     return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type, headers=headers)
 
@@ -130,7 +130,7 @@ class DataListener:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if len(self._server.connections) > self._services.settings.bounds.max_connections:
             self._services.metrics.refusals.labels("overloaded").inc()
-            refused = _whole(new_call_id(), refusal_wording(Refusal(code="overloaded", final=False)))
+            refused = _whole(new_call_id(), refusal_wording(Refusal(code="overloaded", final=False)), request.raw_path)
             refused.force_close()
             return refused
         response = await answer(request, self._services)

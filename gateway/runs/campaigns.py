@@ -18,6 +18,7 @@ from gateway.policy.resolve import NO_ORIGINS, Origins
 from gateway.runs.deadlines import Times, times_of
 from gateway.runs.declined import Declined
 from gateway.runs.first_calls import FirstCalls
+from gateway.runs.plan import PlannedRun
 from gateway.runs.telling import Telling
 from gateway.runs.utilities import Utilities
 
@@ -64,6 +65,7 @@ class CampaignState:
     origins: Origins = field(default_factory=dict)
     """Where its file, as it stood then, and gateway.toml set each limit."""
     planned_runs: int | None = None
+    plan: tuple[PlannedRun, ...] = ()
     state: CampaignStanding = CampaignStanding.OPEN
     reason: str = ""
     """Of its halt."""
@@ -153,6 +155,7 @@ def campaign_of(record: CampaignRecord, policy: Policy, limits_hash: str, gatewa
         limits_hash=limits_hash,
         origins={**gateway_origins, **record.origins},
         planned_runs=record.planned_runs,
+        plan=tuple(PlannedRun(run=run, task=task, label=label, repeat=repeat) for run, task, label, repeat in record.plan),
         state=record.standing,
         reason=record.reason,
         ending=record.standing in (CampaignStanding.CLOSING, CampaignStanding.CLOSED),

@@ -28,6 +28,7 @@ from gateway.runs.in_flight import InFlight
 from gateway.runs.keys import Identity, IssuedKey, KeyRing
 from gateway.runs.left import LimitLeft, left
 from gateway.runs.opening import Fingerprints, OpenedRun, Opening
+from gateway.runs.plan import UNPINNED, Made, PlannedRun
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -201,9 +202,11 @@ class Runs:
 
     # what a driver does
 
-    async def open_campaign(self, campaign: str, loaded: LoadedPolicy, planned_runs: int | None = None) -> tuple[CampaignState, bool]:
-        """The campaign, and whether it is new."""
-        return await self._whole(self._opening.open_campaign(campaign, loaded, planned_runs))
+    async def open_campaign(
+        self, campaign: str, loaded: LoadedPolicy, planned_runs: int | None = None, plan: Sequence[PlannedRun] = ()
+    ) -> tuple[CampaignState, bool]:
+        """The campaign, and whether it is new. `plan`: the runs that should happen; their number is then the number planned."""
+        return await self._whole(self._opening.open_campaign(campaign, loaded, planned_runs, plan))
 
     async def halt(self, campaign: str, reason: str = "") -> CampaignState:
         state = self._campaigns.campaign(campaign)
@@ -220,11 +223,11 @@ class Runs:
         return await self._whole(self._closing.close_campaign(state, close_s=close_s, drain_s=drain_s))
 
     async def open_run(
-        self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = ""
+        self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = "", made: Made = UNPINNED
     ) -> OpenedRun:
         """Checked against the limits on `runs` and posted in one step of the loop."""
         state = self._campaigns.campaign(campaign)
-        return await self._whole(self._opening.open_run(state, run, task=task, label=label, lanes=lanes, idempotency_key=idempotency_key))
+        return await self._whole(self._opening.open_run(state, run, task=task, label=label, lanes=lanes, idempotency_key=idempotency_key, made=made))
 
     async def close_run(self, campaign: str, run: str, *, results: Results | None = None, drain_s: int = 0, reason: str = "") -> Receipt:
         """Also declares results later: then the next receipt is written."""

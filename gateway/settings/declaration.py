@@ -75,6 +75,12 @@ class LedgerSettings(Table):
     min_free_bytes: Amount = Field(default=256 << 20, description="with less free disk nothing is forwarded: a full disk must not lose an entry")
 
 
+class Capture(Table):
+    """Bodies of calls, where a policy says `capture = true`."""
+
+    max_bytes: Amount = Field(default=10 << 30, description="of all kept bodies, compressed; beyond it none is kept any more, and that is counted")
+
+
 class Timeouts(Table):
     """How long an upstream may take, phase by phase."""
 
@@ -115,6 +121,9 @@ class Bounds(Table):
     """What the process may hold and how long it waits. None of them is a budget."""
 
     max_body_bytes: Positive = Field(default=32 << 20, description="largest request body; a long session with pictures stays below")
+    max_inline_bytes: Positive = Field(
+        default=16 << 20, description="largest picture, sound or file that stands in a body as text (a data URI, base64), in bytes of that text"
+    )
     max_depth: Annotated[int, Field(strict=True, ge=2, le=512)] = Field(
         default=64, description="deepest nesting of a body; no API needs 20, parsers fall over at 1,000"
     )
@@ -138,6 +147,7 @@ class SettingsTable(Table):
     data: Data = Field(default=Data(), description="the data plane")
     control: Control = Field(default=Control(), description="the control plane")
     ledger: LedgerSettings = Field(default=LedgerSettings(), description="the ledger")
+    capture: Capture = Field(default=Capture(), description="bodies that policies ask to keep")
     upstreams: dict[str, UpstreamSettings] = Field(min_length=1, description="the engines by a name of your own")
     limits: GatewayLimits = Field(default=GatewayLimits(), description="limits over all that passes this gateway (scope gateway)")
     bounds: Bounds = Field(default=Bounds(), description="what the process may hold")

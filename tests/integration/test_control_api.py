@@ -286,6 +286,9 @@ async def test_usage_is_summed_by_what_is_asked_and_by_nothing_else(plane: Contr
     found = json.dumps(await plane.ask(lambda client: client.usage("run", campaign="pilot")))
     assert '"r1"' in found
     assert (await declined(plane, lambda client: client.usage("moon"))).status == 400
+    before = await plane.ask(lambda client: client.usage("run", campaign="pilot", as_of=2))
+    assert before["groups"] == []
+    assert (await declined(plane, lambda client: client._get("/v1/usage", {"as_of": "soon"}))).status == 400
 
 
 async def test_the_clock_is_shown_and_accepted(plane: ControlPlane) -> None:

@@ -13,5 +13,7 @@
 * `cases`: the answers of many engines, as scripts of the mock engine.
 * `load`: clients that call until the gateway is gone, and what each knows.
 * `strace`, `order`: what a process did, and the ledger's order held against it; `hasty`: a gateway that breaks it, or itself.
+* `exact`: two hundred callers at once, and the books afterwards.
+* `final_ways`: how a run comes to its end for good.
 * `sdk`: the OpenAI SDK, pointed at a gateway.
 """

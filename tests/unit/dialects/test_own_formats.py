@@ -138,7 +138,7 @@ def test_nothing_makes_the_engine_fetch_load_act_or_remember(dialect: str, field
     with pytest.raises(BodyError) as refused:
         read(dialect, **fields)
     assert refused.value.code == "not_allowed"
-    assert refused.value.field_name and refused.value.allow_key.startswith("allow.")
+    assert refused.value.field_name and refused.value.allow_key.startswith("guard.")
 
 
 @pytest.mark.parametrize(

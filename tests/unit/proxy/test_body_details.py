@@ -168,7 +168,7 @@ def asked(growth: Growth, raw: bytes, own_model: str) -> tuple[Received, Any, by
     found = receive(raw, ROOMY, growth.known("c/r", "l", CHAT.name))
     request = CHAT.read_request(found.value, known=found.known)
     forwarded = CHAT.forward_body(request, ForwardFacts(model=own_model, cap_name="max_tokens"), ceiling_per_choice=5)
-    call = SimpleNamespace(received=found, request=request, dialect=CHAT, run_key="c/r", identity=SimpleNamespace(lane="l"))
+    call = SimpleNamespace(received=found, request=request, dialect=CHAT, stripped=(), run_key="c/r", identity=SimpleNamespace(lane="l"))
     return found, request, *body_details(cast(Call, call), forwarded, growth)
 
 
