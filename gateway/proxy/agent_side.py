@@ -42,7 +42,7 @@ class AgentSide:
         self._loop = asyncio.get_running_loop()
         self.last_write_at = self._loop.time()
         """Loop time."""
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Lock | None = None
         self._chunked: asyncio.Transport | None = None
         """Where chunks may be written as they are: the head is out, and the body goes out in chunks."""
         self.told_late: Callable[[], Mapping[str, str]] = dict
@@ -113,6 +113,7 @@ class AgentSide:
             transport.write(self._head(None, response))
             self._chunked = transport
             return response
+        self._opening = self._opening or asyncio.Lock()
         async with self._opening:  # an event and a comment may come at once
             opened = self._response
             if opened is None:

@@ -109,8 +109,15 @@ class Relay:
         passing = bytearray()
         for number, frame in enumerate(frames, 1):
             mark = see(frame)
-            self._sort(frame, mark, passing)
-            if mark & _CONTENT and streams and not self.terminal and number < len(frames) and self._watch.suspects():
+            if mark is _CONTENT and frame.kind is _EVENT and streams and not self.terminal:  # to ask for a flag costs as much as all of this
+                self._content = True
+                self._watch.content()
+                passing += frame.raw
+            else:
+                self._sort(frame, mark, passing)
+                if not mark & _CONTENT or not streams:
+                    continue
+            if not self.terminal and number < len(frames) and self._watch.suspects():
                 self._unseen = frames[number:]
                 break
         return passing

@@ -1,7 +1,7 @@
 """The watch over the phases of an answer.
 
-One timer a call, not one a chunk: it looks when the nearest time-out could be due and sleeps on if the engine was heard of meanwhile. Time that the reader
-takes for itself (a slow agent) is not the engine's silence.
+One timer a call, not one a chunk: it looks when the nearest time-out could be due, whatever is heard meanwhile, and sleeps on where none is. Time that the
+reader takes for itself (a slow agent) is not the engine's silence.
 """
 
 from __future__ import annotations
@@ -57,9 +57,6 @@ class Watch:
     def heard(self) -> None:
         """The first byte: from now on silence between chunks is what is watched."""
         self.first_byte_at = self._loop.time()
-        if self._handle is not None:
-            self._handle.cancel()
-        self._look()
 
     def end(self) -> None:
         self._close = None
@@ -78,7 +75,7 @@ class Watch:
             self.end()
             close()
         else:
-            self._handle = self._loop.call_at(due, self._look)
+            self._handle = self._loop.call_at(min(due, now + self._timeouts.between_chunks_s), self._look)
 
     def _due(self, now: float) -> tuple[str, float]:
         whole = self.started + self._timeouts.whole_s
