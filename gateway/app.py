@@ -12,11 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping
 import uvloop
 
 from gateway.accounting.usage import Outcome
-from gateway.control.api import control_application, metrics_application
-from gateway.control.listening import ControlListener, MetricsListener
 from gateway.control.problems import limit_view
 from gateway.control.services import ControlServices
 from gateway.control.shelf import PolicyShelf
+from gateway.control.surfaces import Surfaces
 from gateway.errors import ConfigurationError
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
@@ -76,10 +75,8 @@ class Gateway:
             metrics=self.metrics,
             cache_secret=kept_secret(settings.ledger.path),
         )
-        self.data = DataListener(self.services, settings.data.listen)
-        told = self._told()
-        self.control = ControlListener(control_application(told), settings.control.socket)
-        self.metrics_listener = _metrics_listener(settings, told)
+        self.data = DataListener(self.services, settings.data)
+        self.control = Surfaces(settings.control, self._told(), environment)
         self.ledger.on_release(self.gate.wake)
         self.ledger.on_commit(lambda seconds, _commands: self.metrics.commit.observe(seconds))
         self.engines.on_fingerprint = self._fingerprint_changed
@@ -92,8 +89,6 @@ class Gateway:
         self.runs.start()
         self.deadlines.start()
         await self.control.start()
-        if self.metrics_listener is not None:
-            await self.metrics_listener.start()
         await self.data.start()
         gc.collect()
         gc.freeze()  # what was built lives as long as the process: the collector need not look at it again
@@ -113,8 +108,6 @@ class Gateway:
         await _within(max(1.0, latest - loop.time()), self.services.cancelling.stop())
         await self.data.stop()
         await self.control.stop()
-        if self.metrics_listener is not None:
-            await self.metrics_listener.stop()
         await self.deadlines.stop()
         await _within(CUT_S, self.runs.finish())
         await asyncio.to_thread(self.services.keeper.stop, CUT_S)
@@ -219,13 +212,6 @@ def _reason(waiting: WaitingView) -> str:
     return "count" if waiting.counting else "slot"
 
 
-def _metrics_listener(settings: Settings, told: ControlServices) -> MetricsListener | None:
-    if settings.control.metrics_listen is None:
-        return None
-    host, _, port = settings.control.metrics_listen.rpartition(":")
-    return MetricsListener(metrics_application(told), host.strip("[]"), int(port))
-
-
 async def _within(seconds: float, work: Awaitable[None]) -> None:
     try:
         async with asyncio.timeout(seconds):
@@ -270,8 +256,10 @@ async def run(settings: Settings, on_ready: OnReady | None = None, *, accept_res
     try:
         await gateway.start()
         ready = f"ready data={gateway.data.address} control=unix:{settings.control.socket}"
-        if gateway.metrics_listener is not None:
-            ready += f" metrics={gateway.metrics_listener.address}"
+        for name, listener in (("control-tcp", gateway.control.tcp), ("metrics", gateway.control.metrics)):
+            ready += f" {name}={listener.address}" if listener is not None else ""
+        if settings.data.socket is not None:
+            ready += f" data-socket=unix:{settings.data.socket}"
         _say(ready)
         log.info("serving", extra={"fields": {"data": gateway.data.address, "ledger": str(settings.ledger.path)}})
         if on_ready is not None:

@@ -150,6 +150,7 @@ def _document(wanted: Wanted, found: Probed, text: str) -> dict[str, Any]:
         "health_paths": {path: said.status or None for path, said in found.health.items()},
         "health_problem": health_line(wanted, found) or None,
         "tokenizer": found.tokenizer or None,
+        "counts_chat": found.counts_chat,
         "counts_messages": found.counts_messages,
         "counts": sorted(found.engine.counts),
         "salts_prompt_cache": bool(found.engine.salt_field),

@@ -198,7 +198,12 @@ class AsyncDriver:
 
 
 def base_url(address: str) -> str:
-    """The data plane's `http://HOST:PORT` as an OpenAI base URL; an address to listen on is none to connect to."""
+    """The data plane's `http://HOST:PORT` as an OpenAI base URL; an address to listen on is none to connect to.
+
+    A Unix socket has no URL of its own: whoever goes there says `http://localhost` and connects to the socket.
+    """
+    if address.startswith("unix:"):
+        return "http://localhost/v1"
     parts = urlsplit(address)
     host = parts.hostname or ""
     shown = _WILDCARDS.get(host, f"[{host}]" if ":" in host else host)

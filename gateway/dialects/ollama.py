@@ -39,10 +39,12 @@ class _Ollama:
         removed = facts.strip_fields | OURS | {"n", *CAPS}
         body = {name: value for name, value in request.body.items() if name not in removed}
         body["model"] = facts.model
+        options = {name: value for name, value in object_of(request.body, "options").items() if name not in removed}
         if self.generates:
-            options = {name: value for name, value in object_of(request.body, "options").items() if name not in removed}
             lower(options, ceiling_per_choice)
             body["options"] = {**options, facts.cap_name: ceiling_per_choice}
+        elif options or "options" in body:
+            body["options"] = options
         for name, text in facts.pin_fields.items():
             body[name] = orjson.loads(text)
         return body

@@ -127,6 +127,8 @@ def _reserved(reserve: Content) -> Iterable[str]:
         yield f"clamped to {reserve['ceiling']} output tokens of the {decided.get('wanted', 'more')} that it wanted, by {numbers(by)}"
     else:
         yield f"its ceiling was {reserve['ceiling']} output tokens: {CEILINGS.get(source, source)}"
+    if stripped := cast("Sequence[str]", _details(reserve).get("stripped", ())):
+        yield f"dropped before it was sent, as guard.strip of the policy says: {', '.join(stripped)}"
 
 
 def _settled(settle: Content) -> Iterable[str]:

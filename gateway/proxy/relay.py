@@ -107,17 +107,16 @@ class Relay:
                 return frame.raw
             return self._sort(frame, mark, bytearray())
         passing = bytearray()
+        careful = streams and self._watch.near(sum([len(frame.raw) for frame in frames]), len(frames))
         for number, frame in enumerate(frames, 1):
             mark = see(frame)
-            if mark is _CONTENT and frame.kind is _EVENT and streams and not self.terminal:  # to ask for a flag costs as much as all of this
+            if mark is _CONTENT and frame.kind is _EVENT and streams and not self.terminal:
                 self._content = True
                 self._watch.content()
                 passing += frame.raw
             else:
                 self._sort(frame, mark, passing)
-                if not mark & _CONTENT or not streams:
-                    continue
-            if not self.terminal and number < len(frames) and self._watch.suspects():
+            if careful and mark & _CONTENT and not self.terminal and self._watch.suspects():
                 self._unseen = frames[number:]
                 break
         return passing

@@ -34,10 +34,10 @@ FAILED: Final = Wording(kind=ReplyKind.GUARD, code="preflight_failed", message="
 async def tell(request: web.BaseRequest, route: Route, services: Services, agent: AgentSide) -> web.StreamResponse:
     """Also a key that is revoked, or of a closed run, hears its budget."""
     identity = route.identity
-    if route.api == BUDGET:
-        budget = services.runs.budget(identity.campaign.campaign, identity.run.run, identity.lane, short=True)
-        return await agent.reply(Reply(200, write({**budget, "live": identity.live})))
     try:
+        if route.api == BUDGET:
+            budget = services.runs.budget(identity.campaign.campaign, identity.run.run, identity.lane, short=True)
+            return await agent.reply(Reply(200, write({**budget, "live": identity.live})))
         check_open(services, identity)
         expected = expectation(parse_body(await read_body(request, BOUNDS), BOUNDS))
         check_open(services, identity)  # reading took its time

@@ -24,6 +24,7 @@ MAX_UNPACKED_BYTES = 8 * 2**30
 MAX_RATIO = 200
 """Unpacked to packed, for members above a megabyte: transcripts reach some dozens, a bomb a thousand."""
 _RATIO_FROM_BYTES = 2**20
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_ZSTANDARD)
 _ENTRY = b"PK\x01\x02"
 _CHUNK_BYTES = 2**20
 
@@ -59,6 +60,9 @@ def _members(archive: zipfile.ZipFile, path: Path, wanted: Callable[[str], bool]
         if not wanted(entry.filename):
             continue
         source = f"{path}!{entry.filename[:200]}"
+        if entry.compress_type not in _METHODS:
+            yield Skipped(source=source, why=f"packed by method {entry.compress_type}, which is not known here")
+            continue
         if entry.file_size > MAX_DOCUMENT_BYTES:
             yield Skipped(source=source, why=f"larger than {MAX_DOCUMENT_BYTES} bytes unpacked")
             continue

@@ -85,14 +85,21 @@ def pair_estimates(
         near = _near(calls, admitted, same, window_ms)
         if len(near) * len(same) > LOOKS_MAX:
             continue
-        fitting = [call for call in near if call.answered and any(fits(call, row, anchors, window_ms) for row in same)]
-        shown = [call for call in fitting if call.stream] or fitting
-        rows = [row for row in same if any(fits(call, row, anchors, window_ms) for call in shown)]
-        if len(rows) == len(shown) and all(fits(call, row, anchors, window_ms) for call, row in zip(shown, rows, strict=True)):
+        for within_ms in (min(TIGHT_MS, window_ms), window_ms):  # such a row has little but its time
+            shown, rows = _shown(near, same, anchors, within_ms)
+            if shown:
+                break
+        if len(rows) == len(shown) and all(fits(call, row, anchors, within_ms) for call, row in zip(shown, rows, strict=True)):
             pairs += [Pair(item=call, record=row, by=By.ORDER) for call, row in zip(shown, rows, strict=True)]
         elif shown:
             several.append((list(shown), rows))
     return pairs, several
+
+
+def _shown(calls: Sequence[LedgerCall], rows: Sequence[DispatchRecord], anchors: Anchors, within_ms: int) -> tuple[list[LedgerCall], list[DispatchRecord]]:
+    fitting = [call for call in calls if call.answered and any(fits(call, row, anchors, within_ms) for row in rows)]
+    shown = [call for call in fitting if call.stream] or fitting
+    return shown, [row for row in rows if any(fits(call, row, anchors, within_ms) for call in shown)]
 
 
 def pair_failures(tries: Sequence[LedgerItem], records: Sequence[DispatchRecord], window_ms: int = WINDOW_MS) -> list[Pair]:

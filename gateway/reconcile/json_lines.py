@@ -5,6 +5,7 @@ What can't be read is a `Skipped` with file and line, never an exception, and ne
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import stat
@@ -76,21 +77,25 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb", buffering=_BUFFER_BYTES)
 
 
-def look(path: Path) -> list[Row]:
+def look(path: Path) -> tuple[Row, ...]:
     """The JSON objects of the first lines that are whole within the first LOOK_BYTES; nothing where there are none."""
-    raw = head(path)
-    lines = raw.removeprefix(BOM).split(b"\n")
-    if len(raw) == LOOK_BYTES:
+    return _first_rows(head(path))
+
+
+@functools.lru_cache(maxsize=1)  # a file is shown to one reader after the other
+def _first_rows(raw: bytes) -> tuple[Row, ...]:
+    lines = raw.removeprefix(BOM).split(b"\n", LOOK_LINES)
+    if len(raw) == LOOK_BYTES or len(lines) > LOOK_LINES:
         lines.pop()
     rows = []
-    for line in lines[:LOOK_LINES]:
+    for line in lines:
         try:
             value = parse(line) if line.strip() else None
         except Unreadable:
             continue
         if isinstance(value, dict):
             rows.append(value)
-    return rows
+    return tuple(rows)
 
 
 def head(path: Path) -> bytes:

@@ -16,7 +16,8 @@ from gateway.ledger.reading import LedgerReader
 
 PAGE: Final = 1_000
 CALLS_MAX: Final = 500_000
-SAYS_NOTHING: Final = frozenset({"x-initiator", "x-stainless-retry-count"})
+RETRIES: Final = "x-stainless-retry-count"
+SAYS_NOTHING: Final = frozenset({"x-initiator", RETRIES})
 """Headers on record that name no session."""
 CONVERSATION_FIELDS: Final = ("messages", "input", "prompt")
 CLOSING: Final = frozenset({"settle", "void", "expire", "adjust"})
@@ -57,6 +58,10 @@ class LedgerCall:
     """Whether it offered any."""
     conversation: str = ""
     """Digest of what it sent of the conversation; empty where there is none."""
+    retry: bool = False
+    """Whether its agent's library said that it tries again."""
+    empty: bool = False
+    """Whether the answer is known to have held neither text nor a tool call."""
 
     @property
     def answered(self) -> bool:
@@ -205,6 +210,7 @@ def _call(number: int, content: Content) -> LedgerCall:
         waited_ms=cast(int, content.get("waited_ms", 0)),
         session=frozenset(value for header, value in session.items() if header not in SAYS_NOTHING and value),
         tools=bool(details.get("tool_count")),
+        retry=session.get(RETRIES, "0") not in ("", "0"),
         conversation=sent or _text(details, "canonical_sha256"),
     )
 
@@ -221,6 +227,8 @@ def _close(call: LedgerCall, content: Content) -> None:
         call.http_status = cast("int | None", details.get("status"))
         call.model_reported = _text(details, "model_reported")
         call.response_id = _text(details, "response_id")
+        delivered = _object(details, "delivered_bytes")
+        call.empty = bool(delivered) and not any(delivered.get(name) for name in ("text", "tool_arguments")) and not details.get("tool_call_ids")
         call.item_ids, call.tool_call_ids = ids_in(details, "item_ids"), ids_in(details, "tool_call_ids")
 
 

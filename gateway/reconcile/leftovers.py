@@ -30,6 +30,8 @@ class Context:
     side: LedgerSide
     last_of_conversation: dict[tuple[str, str], int] = field(default_factory=dict)
     """(run, digest of a conversation) -> number of the last call that sent it."""
+    last_retry: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The same of calls whose agent said that it tries again."""
     shapes: dict[str, set[tuple[str, bool, bool]]] = field(default_factory=dict)
     """Model, tools and streaming, of the calls that rows tell of, by run."""
     models: dict[str, set[str]] = field(default_factory=dict)
@@ -61,6 +63,8 @@ def context(side: LedgerSide, pairs: Sequence[Pair], undecided: Sequence[Match] 
     for call in side.calls:
         if call.conversation:
             found.last_of_conversation[call.run_name, call.conversation] = call.number
+            if call.retry:
+                found.last_retry[call.run_name, call.conversation] = call.number
     for pair in pairs:
         found.homes.add(home(pair.record))
         found.models.setdefault(pair.item.run_name, set()).add(pair.item.model)
@@ -84,15 +88,16 @@ def home(record: DispatchRecord) -> str:
 def without_row(call: LedgerCall, known: Context) -> Match:
     if call.status == "reserved":
         return _call(call, Class.OPEN, "not settled yet")
-    again = known.last_of_conversation.get((call.run_name, call.conversation), 0) > call.number if call.conversation else False
+    sent = (call.run_name, call.conversation)
+    again = known.last_of_conversation.get(sent, 0) > call.number
     if not call.answered:
         if again and call.outcome in TRIED_AGAIN:
             return _call(call, Class.RETRIED_ATTEMPT, f"{ending_words(call)}; the same conversation was sent again")
         return _call(call, ENDED_BY.get(call.outcome, Class.ENGINE_CUT), ending_words(call))
     if beside := _beside(call, known):
         return _call(call, Class.SIDE_CALL, beside)
-    if again:
-        return _call(call, Class.RETRIED_ATTEMPT, "a whole answer, but the same conversation was sent again")
+    if again and (call.empty or known.last_retry.get(sent, 0) > call.number):  # else it may as well be a second sample of the same
+        return _call(call, Class.RETRIED_ATTEMPT, "its answer was empty or not taken, and the same conversation was sent again")
     if call.source not in MEASURED:
         return _call(call, Class.NO_USAGE, f"the engine reported none (source {call.source})")
     facts = known.side.runs.get(call.run_name)

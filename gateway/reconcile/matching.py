@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from gateway.accounting.usage import Outcome
 from gateway.reconcile.by_ids import ById, pair_by_ids
 from gateway.reconcile.by_order import pair_answers, pair_estimates, pair_failures
 from gateway.reconcile.by_usage import pair_by_usage
@@ -21,6 +22,7 @@ from gateway.reconcile.record import DispatchRecord, RecordKind
 
 Ask = Callable[[Wanted], KnownIds]
 """Where that stands in the whole ledger. Called at most once, and only where a row is not found by an id in what is looked at."""
+OUT_OF_SIGHT = (Outcome.LOST, Outcome.NOT_DELIVERED)
 FAILURES = (RecordKind.ERROR, RecordKind.ABORTED, RecordKind.PLACEHOLDER)
 
 
@@ -92,12 +94,19 @@ class _Matching:
             self._take(pairs)
             for items, some in several:
                 self._undecide(items, some, f"rows with estimates: {len(some)}, calls that could be meant: {len(items)}")
+        self._failures()
+
+    def _failures(self) -> None:
         failed = [record for record in self.left if record.kind in FAILURES and not self._elsewhere(record)]
         if failed:
             told = {id(pair.item) for pair in self.pairs}
             tries: list[LedgerItem] = [call for call in self._free() if not call.answered and call.status != "reserved"]
             tries += [refusal for refusal in self.side.refusals if refusal.call_id and id(refusal) not in told]
             self._take(pair_failures(tries, failed, self.window_ms))
+        unheard: list[LedgerItem] = [call for call in self._free() if not call.response_id and (call.status == "reserved" or call.outcome in OUT_OF_SIGHT)]
+        answers = [record for record in self.left if record.kind is RecordKind.ANSWER and not record.usage_is_own and not self._elsewhere(record)]
+        if unheard and answers:  # an answer of which the gateway lost sight, or does not know the end yet: its id may be any
+            self._take(pair_failures(unheard, answers, self.window_ms))
 
     def _contested(self) -> None:
         """Rows whose id fits several calls that no other row tells of."""

@@ -60,6 +60,8 @@ class CampaignState:
     policy: Policy
     policy_name: str
     policy_hash: str
+    policy_problem: str = ""
+    """Why `policy` is not its own: it serves no more, and this version can't read it."""
     limits_hash: str = ""
     """Of the effective limits, the gateway's own included."""
     origins: Origins = field(default_factory=dict)
@@ -145,13 +147,14 @@ class Campaigns:
         del self._campaigns[campaign.campaign]
 
 
-def campaign_of(record: CampaignRecord, policy: Policy, limits_hash: str, gateway_origins: Origins = NO_ORIGINS) -> CampaignState:
+def campaign_of(record: CampaignRecord, policy: Policy, limits_hash: str, gateway_origins: Origins = NO_ORIGINS, problem: str = "") -> CampaignState:
     return CampaignState(
         campaign=record.campaign,
         opened_at_ms=record.opened_at_ms,
         policy=policy,
         policy_name=record.policy_name,
         policy_hash=record.policy_hash,
+        policy_problem=problem,
         limits_hash=limits_hash,
         origins={**gateway_origins, **record.origins},
         planned_runs=record.planned_runs,

@@ -13,7 +13,6 @@ from typing import TypeVar
 from gateway.accounting.commands import Event, Fingerprint, Results
 from gateway.errors import GatewayError
 from gateway.ledger.state import CampaignStanding, RunStanding
-from gateway.policy.canonical import parse_canonical
 from gateway.policy.declaration import GatewayLimits
 from gateway.policy.loading import LoadedPolicy
 from gateway.policy.resolve import NO_ORIGINS, Origins, limits_hash
@@ -29,6 +28,7 @@ from gateway.runs.keys import Identity, IssuedKey, KeyRing
 from gateway.runs.left import LimitLeft, left
 from gateway.runs.opening import Fingerprints, OpenedRun, Opening
 from gateway.runs.plan import UNPINNED, Made, PlannedRun
+from gateway.runs.stored_policy import stored_policy
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -67,8 +67,9 @@ class Runs:
     def _load(self) -> None:
         state = self._book.state()
         for campaign in state.campaigns:
-            policy = parse_canonical(campaign.policy)
-            self._campaigns.add(campaign_of(campaign, policy, limits_hash(policy, self._gateway_limits), self._gateway_origins))
+            policy, problem = stored_policy(campaign)
+            hashed = "" if problem else limits_hash(policy, self._gateway_limits)
+            self._campaigns.add(campaign_of(campaign, policy, hashed, self._gateway_origins, problem))
         for run in state.runs:
             add_run(self._campaigns.campaign(run.campaign), run_of(run))
         for key in state.keys:
@@ -167,6 +168,7 @@ class Runs:
     def budget(self, campaign: str, run: str, lane: str = "", *, short: bool = False) -> dict[str, object]:
         """Every limit that a run, or one lane of it, can meet, and what is left. `short`: no folders. Raises Declined where there is none."""
         state, found = self._campaigns.run(campaign, run)
+        _check_readable(state)
         _check_lane(state, lane)
         return budget_view(
             state,
@@ -267,6 +269,16 @@ class Runs:
         task = asyncio.create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _check_readable(campaign: CampaignState) -> None:
+    if campaign.policy_problem:
+        raise Declined(
+            f"The limits of campaign {campaign.campaign!r} can't be shown.",
+            f"Its policy can't be read by this version: {campaign.policy_problem}",
+            "Its opening entry holds the policy as it was; the version that opened it can read it.",
+            code="invalid",
+        )
 
 
 def _check_lane(campaign: CampaignState, lane: str) -> None:

@@ -20,11 +20,31 @@ _NEEDS_PROMPT = (PROMPT_TOKENS, CONTEXT_TOKENS, Quantity.INPUT_TOKENS, Quantity.
 
 def check_settings(table: SettingsTable, report: Report) -> None:
     check_gateway_limits(table.limits, report)
+    _check_listeners(table, report)
     for name, upstream in table.upstreams.items():
         if upstream.ca_file is not None and not upstream.ca_file.is_file():
             report.add(("upstreams", name, "ca_file"), f"{upstream.ca_file} is no file")
         if upstream.ca_file is not None and upstream.address.startswith("http:"):
             report.add(("upstreams", name, "ca_file"), "an http address has no certificate; write https in address, or leave ca_file out")
+
+
+def _check_listeners(table: SettingsTable, report: Report) -> None:
+    data, control = table.data, table.control
+    if data.listen == "none" and data.socket is None:
+        report.add(("data", "listen"), "agents could come in nowhere; name a socket in data.socket, or an address here")
+    if control.listen is not None and control.token_env is None:
+        report.add(("control", "listen"), "whoever reaches it may spend; name the variable that holds its token in control.token_env")
+    if control.token_env is not None and control.listen is None:
+        report.add(("control", "token_env"), "there is nothing to present it to; name an address in control.listen, or leave it out")
+    for name, table_, listens in (("data", data, data.listen != "none"), ("control", control, control.listen is not None)):
+        given = {key: path for key in ("tls_cert", "tls_key") if (path := getattr(table_, key)) is not None}
+        for key, path in given.items():
+            if len(given) == 1:
+                report.add((name, key), f"a certificate and its key go together; also name {name}.{'tls_key' if key == 'tls_cert' else 'tls_cert'}")
+            elif not listens:
+                report.add((name, key), f"there is nothing that speaks TLS; name an address in {name}.listen")
+            elif not path.is_file():
+                report.add((name, key), f"{path} is no file")
 
 
 def misfits(loaded: LoadedPolicy, settings_file: str, table: SettingsTable) -> Report:

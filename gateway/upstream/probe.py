@@ -28,6 +28,7 @@ CALL_S: Final = 60
 """Of one call of one token, where calls are asked for."""
 ANSWER_BYTES: Final = 4 * 1024 * 1024
 AT_ONCE: Final = 3
+_TURN: Final = ({"role": "user", "content": "a"},)
 HEALTH_PATHS: Final = ("/health", "/v1/health", "/ping", "/api/version", "/v1/models")
 """Where servers say that they are well, best first. `/health_generate` makes one of them work and is never asked."""
 
@@ -42,6 +43,8 @@ class Probed:
     health: Mapping[str, Said]
     """Every health path that was asked, the one that was given first."""
     tokenizer: str = ""
+    counts_chat: bool = False
+    """Its tokenizer or template takes a conversation."""
     counts_messages: bool = False
     streams: str = ""
     """Whether a chat stream reports usage: `unasked`, `asked`, `never`, or empty."""
@@ -101,6 +104,7 @@ class _Asking:
             context_tokens=identity.context_tokens or _number(self._good("/info"), "max_total_tokens"),
             health=health,
             tokenizer=tokenizer,
+            counts_chat=await self._counts_chat(recognised, model),
             counts_messages=await self._counts_messages(model),
             streams=streams or recognised.product.streams,
             tried=bool(streams),
@@ -123,14 +127,18 @@ class _Asking:
                 return path
         return ""
 
+    async def _counts_chat(self, recognised: Recognised, model: str) -> bool:
+        path = recognised.product.of_chat
+        return bool(path) and (await self._ask(path, {"model": model, "messages": _TURN})).good
+
     async def _counts_messages(self, model: str) -> bool:
-        body = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "a"}]}
+        body = {"model": model, "max_tokens": 1, "messages": _TURN}
         said = await self._ask("/v1/messages/count_tokens", body)
         return said.good and _number(said.value, "input_tokens") is not None
 
     async def _streams(self, model: str) -> str:
         """By a call of one token, and a second one that asks."""
-        body = {"model": model, "messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "stream": True}
+        body = {"model": model, "messages": _TURN, "max_tokens": 1, "stream": True}
         for word, more in (("unasked", {}), ("asked", {"stream_options": {"include_usage": True}})):
             status, text = await self._text("/v1/chat/completions", body | more)
             if status != 200:

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from gateway.cli.root import root
 from gateway.ledger.reading import LedgerReader
 from gateway.mock_engine.tokens import count, render
 from tests.support import record
+from tests.support.control import OpenedRun
 from tests.support.crowd import MESSAGES, Caller, crowd
 from tests.support.exact import PROMPT, all_at_once, bodies, exact_gateway, rows, settled
 from tests.support.gateway_process import GatewayProcess
@@ -35,6 +38,7 @@ POLICIES: dict[str, Tables] = {
     "five-hundred-or-none": {"run": {"total_tokens": 500}},
     "thirty-thousand": {"models": {"mock": {"default_output_tokens": 64, "context_tokens": 128_000}}, "run": {"total_tokens": 30_000}},
     "one": {"run": {"requests": 1}},
+    "refused-connections": {"run": {"requests": 20, "output_tokens": 100, "concurrent": 20}, "admission": {"min_output_tokens": 1}},
     "left-known": {"charging": {"cut_streams": "known"}},
     "left-reserved": {"charging": {"cut_streams": "reserved"}},
 }
@@ -73,6 +77,30 @@ def test_what_is_spent_stays_spent_however_often_it_is_tried(gateway: GatewayPro
     run = gateway.opened("cap", "r1", policy="cap")
     assert [chat_once(gateway.port, run.key, max_tokens=2).status for _ in range(53)] == [200] * 3 + [404] * 50
     assert (len(mock.calls()), settled(gateway, run, "run.requests")) == (3, 3)
+
+
+def test_after_the_end_a_refusal_reads_no_body_and_is_bounded_on_record(gateway: GatewayProcess, mock: MockProcess) -> None:
+    run = gateway.opened("cap-after", "r1", policy="cap")
+    assert [chat_once(gateway.port, run.key, max_tokens=2).status for _ in range(3)] == [200] * 3
+    mock.clear()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {run.key}\r\nContent-Type: application/json\r\n"
+    with RawClient(gateway.port) as client:
+        client.send(f"{head}Content-Length: 1000000\r\n\r\n".encode())  # and not a byte of it
+        answer = client.answer(timeout_s=2)
+    assert (answer.status, answer.json()["error"]["code"], answer.headers["x-gateway-limit"]) == (404, "run_budget_reached", "run.requests")
+    for body in (b"no JSON at all", b"[" * 100_000):
+        with RawClient(gateway.port) as client:
+            client.send(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            answer = client.answer()
+        assert (answer.status, answer.headers["x-gateway-settled"], answer.headers["x-should-retry"]) == (404, "3", "false")
+    for _ in range(40):
+        assert chat_once(gateway.port, run.key, max_tokens=2).status == 404
+    assert mock.log() == [], "no engine was asked anything"
+    gateway.control.close_run(run)
+    assert gateway.control.get("/v1/campaigns/cap-after/runs/r1/receipt")["receipt"]["totals"]["refused"] == {"run_budget_reached": 43}
+    with LedgerReader(gateway.ledger) as reader:
+        kinds = Counter(str(row["kind"]) for row in reader.query("SELECT kind FROM journal WHERE json_extract(body, '$.campaign') = 'cap-after'"))
+    assert (kinds["refuse"], kinds["refusal_summary"]) == (20, 1), kinds
 
 
 def test_five_hundred_calls_are_settled_once_each_in_the_ledger_in_memory_and_in_the_metrics(gateway: GatewayProcess, mock: MockProcess) -> None:
@@ -215,3 +243,49 @@ def test_two_thousand_connections_are_served_or_told_and_nothing_is_left_of_them
     status = Path(f"/proc/{gateway.process.pid}/status")
     if status.exists():
         assert int(status.read_text().partition("VmRSS:")[2].split()[0]) < 250_000, "kB"
+
+
+def test_twenty_refused_connections_hold_nothing_and_the_whole_budget_is_there_after(gateway: GatewayProcess) -> None:
+    """Beside `test_an_engines_error_is_charged_as_the_policy_says_and_holds_nothing`: here nothing was ever sent."""
+    run = gateway.opened("refused-connections", "r1", policy="refused-connections")
+    answers = all_at_once(gateway, [(run, "foreground", {"model": "gone", "max_tokens": 5, "stream": number % 2 == 0}) for number in range(20)])
+    assert {(answer.status, answer.json()["error"]["code"]) for answer in answers} <= {(502, "engine_unreachable"), (503, "engine_unavailable")}
+    assert {row["status"] for row in rows(gateway, run)} <= {"voided"}
+    for name in ("requests", "output_tokens", "concurrent"):
+        assert settled(gateway, run, f"run.{name}") == 0
+    answers = all_at_once(gateway, [(run, "foreground", {"max_tokens": 5})] * 20)
+    assert Counter(answer.status for answer in answers) == {200: 20}
+    assert chat_once(gateway.port, run.key, max_tokens=1).status == 404, "and it was all"
+
+
+@pytest.mark.parametrize("way", ["the API", "the command line"])
+def test_a_cap_that_was_declared_is_shown_and_holds_however_its_run_was_opened(gateway: GatewayProcess, way: str) -> None:
+    campaign = f"shown-{way.replace(' ', '-').lower()}"
+    if way == "the API":
+        run = gateway.opened(campaign, "r1", policy="cap")
+    else:
+        typed(gateway, "campaign", "open", campaign, "--policy", "cap")
+        opened = json.loads(typed(gateway, "run", "open", f"{campaign}/r1", "--json"))
+        run = OpenedRun(campaign=campaign, run="r1", keys={lane: str(secret) for lane, secret in opened["keys"].items()})
+    for used in range(3):
+        told = [limit for limit in gateway.control.run(run)["limits"] if limit["name"] == "run.requests"]
+        assert [(limit["ceiling"], limit["settled"]) for limit in told] == [(3, used)]
+        assert f"{3 - used}" in typed(gateway, "run", "budget", f"{campaign}/r1")
+        assert chat_once(gateway.port, run.key, max_tokens=2).status == 200
+    refused = chat_once(gateway.port, run.key, max_tokens=2)
+    assert (refused.status, refused.headers["x-gateway-limit"], refused.headers["x-gateway-settled"]) == (404, "run.requests", "3")
+
+
+def typed(gateway: GatewayProcess, *words: str) -> str:
+    done = CliRunner().invoke(root, list(words), env={"GATEWAY_SOCKET": gateway.process.ready["control"].removeprefix("unix:")})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize(("spelt", "meant"), [("max_totl_tokens", "total_tokens"), ("requets", "requests")])
+def test_a_cap_that_is_misspelt_is_an_error_that_names_what_was_meant(tmp_path: Path, spelt: str, meant: str) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(f'apis = ["openai.chat"]\n[models.mock]\n[run]\n{spelt} = 5\n')
+    done = CliRunner().invoke(root, ["policy", "check", str(wrong)])
+    assert done.exit_code == 2 and f"{wrong}:4" in done.output
+    assert spelt in done.output and meant in done.output

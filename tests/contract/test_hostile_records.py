@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import RecordProblem
 from gateway.reconcile import archive, finding, json_lines
+from gateway.reconcile.archive import zipfile as zstd_zip
 from gateway.reconcile.finding import find_records
 from gateway.reconcile.readers import READERS
 from gateway.reconcile.record import AgentReader, DispatchRecord, Skipped
@@ -273,7 +274,7 @@ def test_documents_and_databases_of_two_gigabytes_are_refused_in_bounded_memory(
 
 
 def bomb(path: Path, inside: bytes, compression: int = zipfile.ZIP_DEFLATED) -> Path:
-    with zipfile.ZipFile(path, "w", compression) as made:
+    with zstd_zip.ZipFile(path, "w", compression) as made:
         made.writestr("header.json", '{"version": 2}')
         made.writestr("samples/1_epoch_1.json", inside)
     return path
@@ -304,6 +305,20 @@ def test_a_member_that_lies_about_its_size_is_skipped(tmp_path: Path) -> None:
     rows, skipped = read(BY_NAME["inspect"], path)
     assert not rows
     assert skipped
+
+
+def test_a_zstd_bomb_that_lies_about_its_size_takes_bounded_memory(tmp_path: Path) -> None:
+    inside = bytes(MEMORY_BYTES)
+    path = bomb(tmp_path / "log.eval", inside, zstd_zip.ZIP_ZSTANDARD)
+    path.write_bytes(path.read_bytes().replace(len(inside).to_bytes(4, "little"), (900_000).to_bytes(4, "little")))
+    done = subprocess.run([sys.executable, "-c", MEASURE, str(MEMORY_BYTES), str(path)], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert "can't be unpacked: Bad CRC-32" in done.stdout
+
+
+def test_a_method_of_packing_that_no_log_uses_is_skipped(tmp_path: Path) -> None:
+    path = bomb(tmp_path / "log.eval", b'{"events": []}', zipfile.ZIP_LZMA)
+    assert [row.why for row in read(BY_NAME["inspect"], path)[1]] == ["packed by method 14, which is not known here"] * 2
 
 
 def database(path: Path, *statements: str) -> Path:

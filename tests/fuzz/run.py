@@ -25,7 +25,7 @@ from types import FrameType
 TARGETS = {"bodies": 0.6, "answers": 0.4}
 """Which part of all inputs each has."""
 SLOWEST_S = 1.0
-BATCH = 5_000
+BATCH = 2_500
 KEPT = 5
 """Findings of a batch that are kept: one fault is often found a thousand times."""
 FOUND = Path("build/fuzz")
@@ -90,7 +90,7 @@ def run(inputs: int, seed: int, only: str, first: int, jobs: int, seconds: float
         for done in as_completed(working):
             _add(totals, done.result())
             if time.monotonic() - began > seconds:
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)  # what is under way is waited for
                 break
     for total in totals.values():
         _tell(total, seed)

@@ -16,7 +16,7 @@ import pytest
 
 from gateway.client.control import ControlClient, ControlError
 from gateway.control.api import metrics_application
-from gateway.control.listening import ControlListener, MetricsListener
+from gateway.control.listening import ControlListener, TcpListener
 from gateway.errors import ConfigurationError
 from tests.integration.control_plane import POLICY, ControlPlane
 from tests.support.waiting import eventually_async
@@ -316,7 +316,7 @@ async def test_status_health_and_metrics(plane: ControlPlane) -> None:
 
 
 async def test_the_metrics_listener_tells_and_does_nothing_else(plane: ControlPlane) -> None:
-    listener = MetricsListener(metrics_application(plane.services), "127.0.0.1", 0)
+    listener = TcpListener(metrics_application(plane.services), "127.0.0.1:0", "control.metrics_listen")
     await listener.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{listener.port}") as session:

@@ -25,7 +25,7 @@ from gateway.tokenizers.tokenizer import CannotCount, Counter, Finding, PromptRe
 from gateway.upstream.forward import Upstream
 
 LLAMA = ENGINES["llama.cpp"]
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
         "function": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 import time
 import tomllib
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from gateway.cli.root import root
 from gateway.demo.engine import RealEngine
@@ -152,14 +154,28 @@ def test_sglang_is_not_asked_at_a_path_that_makes_it_generate(ask: Probe) -> Non
 def test_a_server_that_counts_in_their_form_is_found_with_its_tokenizer(ask: Probe, kind: str) -> None:
     with TokenizingEngine(kind) as engine:
         found = ask(engine.url, "--json").document
-    assert (found["engine"], found["tokenizer"], found["counts_messages"], found["context_tokens"]) == (kind, "/tokenize", True, 4_096)
+    assert (found["engine"], found["tokenizer"], found["context_tokens"]) == (kind, "/tokenize", 4_096)
+    assert found["counts_chat"] and found["counts_messages"]
+
+
+def test_a_server_whose_tokenizer_takes_no_conversation_is_told_so(ask: Probe) -> None:
+    facts, _ = SERVERS["SGLang"]
+
+    class Old(FactServer):
+        def answer(self, method: str, path: str, authorization: str) -> Fact:
+            found = super().answer(method, path, authorization)
+            return fact({"object": "error"}, 400) if self.asked.count("POST /tokenize") == 2 and path == "/tokenize" else found
+
+    with Old(facts) as server:
+        assert "/tokenize takes no conversation here" in ask(server.url).out
 
 
 def test_a_real_llama_cpp_is_told_with_models_slots_context_and_what_its_streams_report(ask: Probe, tiny: RealEngine, tmp_path: Path) -> None:
     told = ask(tiny.address, "--json", "--call")
     found = told.document
     assert (found["product"], found["models"], found["slots"]) == ("llama.cpp", [tiny.spec.alias], tiny.spec.slots)
-    assert (found["health_path"], found["tokenizer"], found["counts_messages"]) == ("/health", "/tokenize", True)
+    assert (found["health_path"], found["tokenizer"]) == ("/health", "/tokenize")
+    assert found["counts_chat"] and found["counts_messages"]
     assert (found["streams_report_usage"], found["tried"], found["salts_prompt_cache"]) == ("unasked", True, False)
     assert found["context_tokens"] > 0 and found["version"]
     assert settings_of(found["toml"], tmp_path).upstreams["llama-cpp"].slots == tiny.spec.slots
@@ -211,6 +227,20 @@ def test_a_redirect_is_told_and_not_followed(ask: Probe) -> None:
         told = ask(server.url)
     assert told.exit_code == 5 and "a redirect to" in told.err and "itself" in told.err
     assert elsewhere.asked == []
+
+
+def test_an_authority_of_ones_own_is_named_by_its_file_and_stands_in_the_table(ask: Probe, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with FactServer(SERVERS["vLLM"][0], tls=context) as server:
+        unknown, known = ask(server.url), ask(server.url, "--ca-file", str(tmp_path / "ca.pem"))
+        plain = ask(server.url.replace("https", "http"))
+    assert unknown.exit_code == 4 and "--ca-file" in unknown.err
+    assert known.exit_code == 0 and settings_of(known.out, tmp_path).upstreams["vllm"].ca_file == tmp_path / "ca.pem"
+    assert plain.exit_code == 4 and "https://" in plain.err
+    assert ask("https://127.0.0.1:1", "--ca-file", str(tmp_path / "gone.pem")).exit_code == 2
 
 
 @pytest.mark.parametrize(

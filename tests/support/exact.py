@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,13 +26,23 @@ Called = tuple[OpenedRun, str, dict[str, object]]
 """A run, a lane of it, what the body has beside the messages."""
 
 
+BY_BYTES: Final[Tables] = {"counter": "bytes", "overhead_tokens": 8}
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @contextmanager
 def exact_gateway(folder: Path, mock: MockProcess, policies: Mapping[str, Tables]) -> Iterator[GatewayProcess]:
-    """In the end nothing may be held, and the ledger must fit. Its model `timed` gives up after a second."""
-    models: Tables = {"models": {"mock": {}, "timed": {"default_output_tokens": 16}}}
+    """In the end nothing may be held, and the ledger must fit. Its model `timed` gives up after a second, `gone` is at an address where nobody is."""
+    models: Tables = {"models": {"mock": {}, "timed": {"default_output_tokens": 16}, "gone": {"default_output_tokens": 16, **BY_BYTES}}}
     whole = {name: merged(merged(POLICY, models), tables) for name, tables in policies.items()}
     timed = {"address": mock.url, "engine": "llama.cpp", "slots": 8, "models": {"timed": "mock"}, "timeouts": {"first_byte_s": 1}}
-    settings: Tables = {"upstreams": {"timed": timed}, "limits": {"requests": 10_000}}
+    gone = {"address": f"http://127.0.0.1:{unused_port()}", "engine": "generic", "slots": 20, "models": {"gone": "mock"}}
+    settings: Tables = {"upstreams": {"timed": timed, "gone": gone}, "limits": {"requests": 10_000}}
     with GatewayProcess(folder, mock.url, policies=whole, slots=64, settings=settings) as process:
         yield process
         eventually(lambda: process.control.metric("gateway_in_flight_calls") == 0, "nothing is in flight")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Mapping
@@ -41,14 +42,16 @@ def captured(engine: str, name: str) -> Fact:
 class FactServer:
     """`facts`: path -> answer, whatever the method. `asked`: method and path of every request."""
 
-    def __init__(self, facts: Mapping[str, Fact], missing: Fact | None = None, credential: str = "") -> None:
+    def __init__(self, facts: Mapping[str, Fact], missing: Fact | None = None, credential: str = "", tls: ssl.SSLContext | None = None) -> None:
         self.facts = facts
         self.missing = missing or Fact(404, b'{"detail":"Not Found"}', {"server": "uvicorn"})
         self.credential = credential
         self.asked: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gateway.accounting.usage import UNKNOWN_USAGE, Usage
 from gateway.errors import RecordProblem
-from gateway.reconcile.json_lines import Row, Unreadable, json_document, mentions, parse
+from gateway.reconcile.json_lines import Row, Unreadable, head, json_document, mentions, parse
 from gateway.reconcile.record import DispatchRecord, RecordKind, Skipped
 from gateway.reconcile.sqlite_file import MAGIC, log_head, opened, tables
 from gateway.reconcile.values import at, believed, count, ident, idents, known_version, moment_ms, objects, some, status, text, total
@@ -55,14 +55,14 @@ class OpenCodeReader:
     caveat = ""
 
     def claims(self, path: Path) -> bool:
-        head = log_head(path, _LOOK_BYTES)
-        if head.startswith(MAGIC):
-            return path.name.startswith("opencode") or all(f"CREATE TABLE `{name}`".encode() in head for name in _TABLES)
+        if head(path).startswith(MAGIC):
+            start = log_head(path, _LOOK_BYTES)
+            return path.name.startswith("opencode") or all(f"CREATE TABLE `{name}`".encode() in start for name in _TABLES)
         return mentions(path, '"info"', '"messages"', '"ses_') and mentions(path, '"slug"', '"projectID"')
 
     def read(self, path: Path) -> Iterator[DispatchRecord | Skipped]:
         orders: dict[str, int] = {}
-        for found in _database(path) if log_head(path, len(MAGIC)).startswith(MAGIC) else _export(path):
+        for found in _database(path) if head(path).startswith(MAGIC) else _export(path):
             if isinstance(found, Skipped):
                 yield found
                 continue

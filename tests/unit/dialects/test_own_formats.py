@@ -73,6 +73,13 @@ def test_ollama_streams_unless_it_is_told_not_to() -> None:
     assert not read("ollama.embed").stream
 
 
+def test_where_nothing_is_generated_no_cap_is_sent() -> None:
+    sent = DIALECTS["ollama.embed"].forward_body(
+        read("ollama.embed", options={"num_predict": 5, "max_tokens": [1], "seed": 1}), ForwardFacts(model="m", cap_name=""), ceiling_per_choice=0
+    )
+    assert sent["options"] == {"seed": 1}
+
+
 def test_every_negative_num_predict_means_none() -> None:
     assert [read("ollama.chat", options={"num_predict": number}).asked_output for number in (-2, -1, 0, 5)] == [None, None, 0, 5]
 

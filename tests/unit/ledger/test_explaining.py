@@ -95,6 +95,11 @@ def test_a_refusal_names_the_limit_and_whether_to_stop() -> None:
     assert "the body's field tools made it so" in guard["why"]
 
 
+def test_what_the_policy_dropped_is_named() -> None:
+    why = explained({**RESERVE, "details": {"stripped": ["keep_alive", "tools.web_search"]}}, SETTLE)
+    assert "dropped before it was sent, as guard.strip of the policy says: keep_alive, tools.web_search" in why["why"]
+
+
 def test_a_cut_names_the_limit_that_cut() -> None:
     by = {"name": "run.wall_seconds", "ceiling": 1, "settled": 1}
     why = explained(RESERVE, {**SETTLE, "outcome": "deadline_cut", "details": {"cut_by": by}})

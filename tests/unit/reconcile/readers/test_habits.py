@@ -328,6 +328,7 @@ def test_inspects_nested_cached_and_pending_events_are_told_apart(tmp_path: Path
         ("d", "aborted"),
         ("", "local_error"),
     ]
+    assert [row.order for row in rows] == [0, 1, 2, 3, 4]
     assert rows[0].usage == Usage(input_tokens=10, output_tokens=2, cached_tokens=1)
 
 
