@@ -87,6 +87,12 @@ class Limits(tuple[Limit, ...]):
         """Of the run, of its lane or of one model in it."""
         return tuple(limit for limit in self if limit.account.scope is Scope.RUN)
 
+    @cached_property
+    def of_any_call(self) -> tuple[tuple[Limit, str, int], ...]:
+        """Those of which every call needs one, whatever it says; beside each its account's key and its ceiling."""
+        every = (Quantity.REQUESTS, Quantity.TOOL_CALLS)
+        return tuple((limit, limit.account.key, limit.ceiling) for limit in self if limit.account.quantity in every)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCaps:

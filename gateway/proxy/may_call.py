@@ -11,8 +11,7 @@ from gateway.runs.keys import Identity
 from gateway.services import Services
 from gateway.upstream.call import Refusal, Refused
 
-ALWAYS_NEEDED: Final = (Quantity.REQUESTS, Quantity.TOOL_CALLS)
-"""Every call needs one of each, whatever it says."""
+_NOTHING: Final = (0, 0)
 ANY_CALL: Final = Demand(
     prompt_tokens=0, exact=True, can_count=False, multiple=1, want=0, least=0, bound_lowered_want=False, ceiling_from="asked", enough=0
 )  # fmt: skip
@@ -59,14 +58,15 @@ def check_left(services: Services, identity: Identity) -> None:
     Where a model has such limits of its own, the call's model must be known first: the narrowest that is spent is named.
     """
     campaign, now_ms = identity.campaign, services.ledger.now_ms()
-    names = {"campaign": campaign.campaign, "run": identity.run.run, "lane": identity.lane, "model": ""}
-    limits = services.remembered.limits(campaign.policy, **names, now_ms=now_ms, origins=campaign.origins)
+    limits = services.remembered.limits(
+        campaign.policy, campaign=campaign.campaign, run=identity.run.run, lane=identity.lane, model="", now_ms=now_ms, origins=campaign.origins
+    )
     numbers = services.ledger.balances.numbers
-    tight = [each for each in limits if each.account.quantity in ALWAYS_NEEDED and sum(numbers.get(each.account.key, (0,))) >= each.ceiling]
+    tight = [limit for limit, key, ceiling in limits.of_any_call if sum(numbers.get(key, _NOTHING)) >= ceiling]
     if not tight:
         return
     declared = (*campaign.policy.declared, *services.settings.limits.declared)
-    if any(each.model and each.quantity in ALWAYS_NEEDED for each in declared):
+    if any(each.model and each.quantity in (Quantity.REQUESTS, Quantity.TOOL_CALLS) for each in declared):
         return
     ends_ms, deadline = now_ms + campaign.policy.admission.queue_seconds * 1000, services.runs.deadline(identity)
     latest_ms = ends_ms if deadline is None else min(ends_ms, deadline.at_ms)

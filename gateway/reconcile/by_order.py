@@ -38,7 +38,8 @@ def pair_answers(calls: Sequence[LedgerCall], records: Sequence[DispatchRecord],
         if len(free) * len(rows) > LOOKS_MAX:
             continue
         fitting = [call for call in free if any(fits(call, row, anchors, window_ms) for row in rows)]
-        if len(fitting) == len(rows) and all(_could_be(call, row, anchors, window_ms) for call, row in zip(fitting, rows, strict=True)):
+        kin = anchors.hold(session) or any(_akin(call, row) for call in fitting for row in rows)
+        if kin and len(fitting) == len(rows) and all(_could_be(call, row, anchors, window_ms) for call, row in zip(fitting, rows, strict=True)):
             pairs += [Pair(item=call, record=row, by=By.ORDER) for call, row in zip(fitting, rows, strict=True)]
             taken |= {id(call) for call in fitting}
     return pairs
@@ -50,6 +51,12 @@ def _near(calls: Sequence[LedgerCall], admitted: Sequence[int], rows: Sequence[D
     if not times or any(not moments(row) for row in rows):
         return calls
     return calls[bisect_left(admitted, min(times) - DAY_MS) : bisect_right(admitted, max(times) + window_ms + QUEUE_MS)]
+
+
+def _akin(call: LedgerCall, record: DispatchRecord) -> bool:
+    """Something speaks for it besides the time: else any two sessions of one hour would do."""
+    numbers = {call.usage.input_tokens, call.usage.output_tokens} & {record.usage.input_tokens, record.usage.output_tokens}
+    return bool(numbers - {None, 0}) or not call.session.isdisjoint(record.session_ids)
 
 
 def _gaps(records: Sequence[DispatchRecord], anchors: Anchors) -> dict[tuple[Session, int], list[DispatchRecord]]:

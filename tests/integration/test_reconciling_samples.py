@@ -16,7 +16,7 @@ from gateway.reconcile.match import By
 from gateway.reconcile.reconciling import document, reconcile
 from tests.support.dispatch_ledger import commands_of, open_campaign, write_ledger
 from tests.support.dispatch_samples import DATABASE_ROWS, SAMPLES, opencode_database
-from tests.support.reconciled import said, sample
+from tests.support.reconciled import example, said, sample
 
 
 def _refused(first: int, last: int) -> list[str]:
@@ -139,3 +139,16 @@ def test_a_campaign_of_all_agents_in_one_folder_finds_which_session_is_of_which_
     assert {name: of["count"] for name, of in told["classes"].items()} == {name: expected.count(name) for name in dict.fromkeys(expected)}  # type: ignore[attr-defined]
     homes = [set(each["runs"]) for each in told["sessions"]]  # type: ignore[attr-defined]
     assert all(len(home) == 1 for home in homes) and set.union(*homes) == {f"run-{number}" for number in range(len(names))}
+
+
+DOCUMENT = (SAMPLES.parents[2] / "docs" / "reconciliation.md").read_text()
+SHOWN = re.findall(r"<!-- sample: (\S+) -->\n```\n(.*?)\n```", DOCUMENT, re.DOTALL)
+
+
+def test_the_document_has_an_example_of_each_agent() -> None:
+    assert {name.partition("/")[0] for name, _ in SHOWN} == {"claude", "codex", "opencode", "qwen", "gemini", "copilot", "pi", "mini", "inspect", "aider"}
+
+
+@pytest.mark.parametrize(("name", "shown"), SHOWN, ids=[name for name, _ in SHOWN])
+def test_an_example_of_the_document_is_what_comes_out(name: str, shown: str, tmp_path: Path) -> None:
+    assert example(name, tmp_path) == shown

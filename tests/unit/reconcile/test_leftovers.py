@@ -128,6 +128,9 @@ def test_after_the_last_row_of_an_agent_that_was_killed_a_call_without_a_row_is_
         ({}, "unidentified"),
         ({"response_id": f"chatcmpl-{HEX}ffffffff", "source": "g:1", "session": "t", "at_ms": T - 86_400_000}, "other_session"),
         ({"response_id": f"chatcmpl-{HEX}ffffffff", "source": "g:1", "session": "t"}, "foreign"),
+        ({"response_id": f"chatcmpl-{HEX}ffffffff", "at_ms": T - 86_400_000}, "other_session"),
+        ({"response_id": f"chatcmpl-{HEX}ffffffff", "at_ms": T + 86_400_000}, "foreign"),
+        ({"response_id": f"chatcmpl-{HEX}ffffffff", "at_ms": None}, "foreign"),
         ({"response_id": f"chatcmpl-{HEX}eeeeeeee"}, "other_run"),
         ({"response_id": f"chatcmpl-{HEX}eeeeeeee", "source": "g:1", "session": "t"}, "other_session"),
         ({"kind": RecordKind.ERROR, "request_ids": ("call-0193d2c4a7e1aa02c47bd2290e5d",)}, "refused"),
@@ -186,3 +189,28 @@ def test_an_error_in_the_record_of_a_whole_answer_is_a_difference() -> None:
 def test_a_corrected_usage_is_what_a_row_is_held_against() -> None:
     corrected = call(5, source="corrected", status="adjusted")
     assert name_of(5, matched([FIRST, corrected, LAST], [*TOLD, row(corrected)])) == "equal"
+
+
+def test_a_session_that_has_nothing_but_the_hour_in_common_does_not_take_a_call_that_was_lost() -> None:
+    stranger = row(call(5), source="g:1", session="t", order=0, response_id="", usage=Usage(input_tokens=77, output_tokens=78))
+    matches = matched([FIRST, call(5), LAST], [*TOLD, stranger])
+    assert [each.name.value for each in matches] == ["equal", "record_lost", "equal", "unidentified"]
+    akin = replace(stranger, usage=Usage(input_tokens=500, output_tokens=78))
+    assert name_of(5, matched([FIRST, call(5), LAST], [*TOLD, akin])) == "differs"
+
+
+def test_a_row_between_two_of_its_run_tells_of_no_other_runs_call() -> None:
+    other = call(5, run="s")
+    facts = {f"c/{run}": RunFacts(campaign="c", run=run, opened_ms=T, closing_ms=T + 3_600_000) for run in ("r", "s")}
+    stray = row(other, response_id="", usage=Usage(input_tokens=77, output_tokens=78))
+    whole = LedgerSide(campaign="c", run="", runs=facts, calls=[FIRST, other, LAST])
+    matches = match(whole, [*TOLD, stray], lambda _wanted: KnownIds())
+    assert [each.name.value for each in matches] == ["equal", "record_lost", "equal", "unidentified"]
+
+
+def test_a_row_with_the_numbers_and_time_of_another_runs_call_is_that_runs() -> None:
+    ids = KnownIds()
+    stray = row(call(5), response_id="", usage=Usage(input_tokens=500, output_tokens=78))
+    ids.by_numbers[stray.source] = [Place(campaign="c", run="s")]
+    matches = matched([FIRST, call(5), LAST], [*TOLD, stray], ids=ids)
+    assert [each.name.value for each in matches] == ["equal", "record_lost", "equal", "other_run"]
