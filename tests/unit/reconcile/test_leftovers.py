@@ -214,3 +214,23 @@ def test_a_row_with_the_numbers_and_time_of_another_runs_call_is_that_runs() -> 
     ids.by_numbers[stray.source] = [Place(campaign="c", run="s")]
     matches = matched([FIRST, call(5), LAST], [*TOLD, stray], ids=ids)
     assert [each.name.value for each in matches] == ["equal", "record_lost", "equal", "other_run"]
+
+
+def test_a_row_with_an_engines_id_of_its_own_does_not_take_the_place_of_a_call_that_was_lost() -> None:
+    ids = KnownIds()
+    ids.learn(ids.answer_forms, f"chatcmpl-{HEX}00000001")
+    bypass = row(call(5), response_id=f"chatcmpl-{HEX}ffffffff", usage=Usage(input_tokens=77, output_tokens=78))
+    matches = matched([FIRST, call(5), LAST], [*TOLD, bypass], ids=ids)
+    assert [each.name.value for each in matches] == ["equal", "record_lost", "equal", "foreign"]
+
+
+def test_sessions_that_ran_side_by_side_with_the_same_numbers_are_told_apart_by_what_they_sent_along() -> None:
+    numbers = Usage(input_tokens=100, output_tokens=1)
+    one, two = (call(number, usage=numbers, admitted_ms=T + number, ended_ms=T + 5_000, session=frozenset({f"session-{number}"})) for number in (1, 2))
+    rows = [row(each, response_id="", session=name, session_ids=(name,), order=0) for each, name in ((one, "session-1"), (two, "session-2"))]
+    rows = [replace(rows[0], at_ms=T + 5_200), replace(rows[1], at_ms=T + 5_100)]  # written in the other order
+    more = [replace(each, call_id=f"{each.call_id[:-1]}f", number=each.number + 10) for each in (one, two)]
+    later = [replace(rows[place], source=f"f:{place + 11}", order=1, at_ms=T + 5_300) for place in (0, 1)]
+    for calls, told in (([one, two], rows), ([one, two, *more], [*rows, *later])):
+        found = [(sorted(each.items[0].session)[0], each.records[0].session) for each in matched(calls, told) if each.records]  # type: ignore[union-attr]
+        assert len(found) == len(told) and all(ours == theirs for ours, theirs in found)
