@@ -12,7 +12,7 @@ from dataclasses import replace
 from gateway.accounting.usage import UNKNOWN_USAGE, ErrorClass, MeterSource, Reading
 from gateway.metering.decoding import BadEncoding, Decoder, decoder_of
 from gateway.metering.framing import BodyFramer, Frame, FrameKind, Framer, NdjsonFramer
-from gateway.metering.reader import EventReader, HeadReader, Mark
+from gateway.metering.reader import EventReader, Mark
 from gateway.metering.sse import SseFramer
 
 Marked = tuple[Frame, Mark]
@@ -76,9 +76,10 @@ class Meter:
 
     def see_head(self, headers: Mapping[str, str]) -> None:
         """Some engines count in headers. Never raises."""
-        if isinstance(self._reader, HeadReader):
+        see_head = getattr(self._reader, "see_head", None)  # to ask whether it is a HeadReader takes fifty times as long
+        if see_head is not None:
             try:
-                self._reader.see_head(headers)
+                see_head(headers)
             except Exception as error:
                 self._choked(error)
 

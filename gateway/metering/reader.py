@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntFlag, auto
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from gateway.accounting.usage import Reading
 from gateway.metering.framing import Frame
@@ -22,7 +22,6 @@ class Mark(IntFlag):
     CONTENT = auto()
 
 
-@runtime_checkable
 class HeadReader(Protocol):
     """A reader to which an answer's headers say something."""
 
