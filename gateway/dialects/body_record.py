@@ -15,7 +15,7 @@ import orjson
 from gateway.dialects.digests import Continued, Hash
 from gateway.dialects.field_spans import Span, field_spans
 from gateway.dialects.json_text import compact, sizes
-from gateway.dialects.known import Known
+from gateway.dialects.known import Known, KnownMessages
 
 SETTING_BYTES_MAX: Final = 4_096
 """A setting that is longer stands as a digest, as other fields do."""
@@ -68,10 +68,12 @@ def sent_record(forwarded: Mapping[str, Any], settings: Collection[str], sent: b
     return {"settings_sent": short, "sent_bytes": len(sent), "sent_sha256": digest or hashlib.sha256(sent).hexdigest()}
 
 
-def conversation(body: Mapping[str, Any]) -> list[Any] | None:
+def conversation(body: Mapping[str, Any]) -> Sequence[Any] | None:
     """The messages of a body, or the items of a Responses body; None where there is no conversation."""
     for name in ("messages", "input"):
         found = body.get(name)
+        if isinstance(found, KnownMessages):
+            return found
         if isinstance(found, list) and (name == "messages" or any(isinstance(item, dict) for item in found)):
             return found
     return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.dialects.body_record import body_record, bytes_by_role, canonical_continued, canonical_sha256, conversation, sent_record
 from gateway.dialects.digests import Continued
-from gateway.dialects.known import Known
+from gateway.dialects.known import Known, whole
 from gateway.dialects.received import Received
 from gateway.proxy.calls import Call
 from gateway.runs.growth import Growth
@@ -53,7 +53,7 @@ def _continued(call: Call, received: Received, forwarded: Mapping[str, Any], sen
     if received.structure.plain:
         canonical, behind = canonical_continued(received.value, base)
     else:
-        canonical, behind = canonical_sha256(received.value), {}
+        canonical, behind = canonical_sha256(whole(received.value)), {}
     if canonical is not None:
         details["canonical_sha256"] = canonical
     read = call.request.read

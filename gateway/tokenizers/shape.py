@@ -9,7 +9,7 @@ import orjson
 
 from gateway.dialects.dialect import CallRequest, PromptSizes
 from gateway.dialects.json_text import sizes
-from gateway.dialects.known import MessagesRead
+from gateway.dialects.known import KnownMessages, MessagesRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,4 +76,4 @@ def json_bytes(value: object) -> int:
 
 def _listed(value: Mapping[str, object], name: str) -> Sequence[object]:
     found = value.get(name)
-    return found if isinstance(found, list) else ()
+    return found if isinstance(found, list | KnownMessages) else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from gateway.dialects import DIALECTS, received
 from gateway.dialects.body_record import body_record, bytes_by_role, canonical_sha256, sent_record
 from gateway.dialects.dialect import ForwardFacts
 from gateway.dialects.field_spans import field_spans, spans_by_token
+from gateway.dialects.known import Known, whole
 from gateway.dialects.received import Received, write
 from gateway.dialects.structure import structure_of
 from gateway.proxy import body as reading
@@ -60,9 +62,9 @@ BODIES = st.sampled_from(["", " "]).flatmap(lambda blank: objects_of(json_texts(
 EDGES = st.sampled_from([(b"", b""), (b"\xef\xbb\xbf", b""), (b" ", b""), (b"", b"\n"), (b"", b"}"), (b"", b"x"), (b"", b"\0")])
 
 
-def verdict(raw: bytes, bounds: BodyBounds) -> tuple[str, object]:
+def verdict(raw: bytes, bounds: BodyBounds, known: Sequence[Known] = ()) -> tuple[str, object]:
     try:
-        found = receive(raw, bounds)
+        found = receive(raw, bounds, known)
     except BodyRefused as refusal:
         return refusal.code, str(refusal)
     return "", repr(found.value)  # by its text: 1, 1.0, True and -0.0 are told apart, and so is the order of fields
@@ -234,6 +236,46 @@ def test_what_stands_behind_known_messages_is_proven_as_strictly(growth: Growth)
         with pytest.raises(BodyRefused):
             receive(wrong, ROOMY, known)
     assert receive(raw, ROOMY, known).known is not None
+
+
+def test_what_only_looks_like_known_messages_is_read_as_it_is(growth: Growth) -> None:
+    asked(growth, write(said("a")), "m")
+    known = growth.known("c/r", "l", CHAT.name)
+    list_text = write(said("a")["messages"])
+    inside, twice = b'{"x":{"messages":' + list_text + b"}}", b'{"messages":' + list_text + b',"messages":[]}'
+    assert verdict(inside, ROOMY, known) == verdict(inside, ROOMY) == ("", repr(orjson.loads(inside)))
+    for wrong in (twice, list_text, b'{"messages":' + list_text[:-1] + b",]}", b'{"messages":' + list_text[:-1] + b",1}", b'["messages":' + list_text):
+        assert verdict(wrong, ROOMY, known) == verdict(wrong, ROOMY) != ("", "")
+        assert verdict(wrong, ROOMY, known)[0] == "body_invalid"
+
+
+@given(st.lists(SHORT, min_size=1, max_size=2), st.lists(SHORT, max_size=2), FIELDS, FIELDS, st.integers(0, 200), st.sampled_from(list(b'[]{},:"\\mx')))
+@settings(max_examples=150, deadline=None)
+def test_one_wrong_byte_in_a_body_that_continues_another_changes_no_verdict(
+    first: list[str], more: list[str], before: dict[str, Any], behind: dict[str, Any], where: int, byte: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(received, "LEAST_BYTES", 0)
+        learning = Growth()
+        asked(learning, write(said(*first)), "m")
+        known = learning.known("c/r", "l", CHAT.name)
+        raw = write({**before, "messages": said(*first, *more)["messages"], **behind})
+        at = where % (len(raw) + 1)
+        for text in (raw, raw[:at] + bytes([byte]) + raw[at + 1 :], raw[:at] + bytes([byte]) + raw[at:], raw[:at] + raw[at + 1 :]):
+            assert verdict(text, ROOMY, known) == slowly(text, ROOMY)
+
+
+def test_known_messages_are_parsed_only_for_who_asks_for_them(growth: Growth, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked(growth, write(said("a", "b")), "m")
+    parsed: list[object] = []
+    monkeypatch.setattr(received, "_parsed", lambda raw, span: parsed.append(span) or orjson.loads(raw[slice(*span)]))
+    found, request, *_ = asked(growth, write(said("a", "b", "c")), "m")
+    assert parsed == [] and len(request.body["messages"]) == 3
+    with pytest.raises(TypeError):
+        orjson.dumps(request.body)
+    assert whole(request.body) == said("a", "b", "c") and write(request.body) == write(said("a", "b", "c"))
+    assert request.body["messages"][0] == said("a")["messages"][0] and len(parsed) == 1
+    assert found.value["messages"][2:] == said("c")["messages"]
 
 
 def test_bounds_hold_over_known_and_new_messages_together(growth: Growth) -> None:
