@@ -89,6 +89,11 @@ class CallRequest:
     json_lines: bool = False
     """Its stream is JSON lines, not server-sent events: nothing but its events may stand in it."""
 
+    def let_go(self) -> None:
+        """Its texts are read by nobody any more. The one change that is made to a request: a copy without them would cost as much as to make it."""
+        for name, nothing in (("body", {}), ("rendered_parts", ()), ("other_parts", ()), ("prompt_texts", ())):
+            object.__setattr__(self, name, nothing)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardFacts:

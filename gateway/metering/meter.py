@@ -12,7 +12,7 @@ from dataclasses import replace
 from gateway.accounting.usage import UNKNOWN_USAGE, ErrorClass, MeterSource, Reading
 from gateway.metering.decoding import BadEncoding, Decoder, decoder_of
 from gateway.metering.framing import BodyFramer, Frame, FrameKind, Framer, NdjsonFramer
-from gateway.metering.reader import EventReader, HeadReader, Mark
+from gateway.metering.reader import EventReader, Mark, SeeHead
 from gateway.metering.sse import SseFramer
 
 Marked = tuple[Frame, Mark]
@@ -25,6 +25,7 @@ class Meter:
     def __init__(self, reader: EventReader, framer: Framer, decoder: Decoder | None = None) -> None:
         self._reader = reader
         self._see = reader.see
+        self._see_head: SeeHead | None = getattr(reader, "see_head", None)
         self._framer = framer
         self._decoder = decoder
         self._anomalies: list[str] = []
@@ -61,9 +62,9 @@ class Meter:
 
     def see_head(self, headers: Mapping[str, str]) -> None:
         """Some engines count in headers. Never raises."""
-        if isinstance(self._reader, HeadReader):
+        if self._see_head is not None:
             try:
-                self._reader.see_head(headers)
+                self._see_head(headers)
             except Exception as error:
                 self._choked(error)
 

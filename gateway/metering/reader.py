@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntFlag, auto
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from gateway.accounting.usage import Reading
 from gateway.metering.framing import Frame
@@ -22,11 +22,8 @@ class Mark(IntFlag):
     CONTENT = auto()
 
 
-@runtime_checkable
-class HeadReader(Protocol):
-    """A reader to which an answer's headers say something."""
-
-    def see_head(self, headers: Mapping[str, str]) -> None: ...
+SeeHead = Callable[[Mapping[str, str]], None]
+"""`see_head`: a method that a reader has where an answer's headers say something to it."""
 
 
 class EventReader(Protocol):

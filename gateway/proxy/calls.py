@@ -83,7 +83,7 @@ class Call:
         asked, counter = self.request, self.counter
         self.may_count = not prompt_exact and ((counter.exact and not asked.pictures) if asked.generates else counter.can_count)
         if not self.may_count:
-            self.request = replace(asked, body={}, rendered_parts=(), other_parts=(), prompt_texts=())
+            asked.let_go()
 
     @property
     def engine(self) -> Engine:
@@ -150,7 +150,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     received = receive(raw, limits, services.growth.known(_run_key(identity), identity.lane, dialect.name))
     ruled = apply(received.value, policy.body)
     known = received.known if ruled.get("messages") is received.value.get("messages") else None
-    asked = _named(dialect.read_request(ruled, known=known), declared_models(services, identity))
+    asked = _named(dialect.read_request(ruled, known=known), services, identity)
     upstream = _upstream_for(services, policy, identity.lane, asked.model, dialect.name)
     model = policy.models[asked.model]
     route.model = asked.model
@@ -178,9 +178,9 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     )
 
 
-def _named(request: CallRequest, models: list[str]) -> CallRequest:
+def _named(request: CallRequest, services: Services, identity: Identity) -> CallRequest:
     """Formats of servers with one model may leave its name out: then it is the only one."""
-    if request.model or len(models) != 1:
+    if request.model or len(models := declared_models(services, identity)) != 1:
         return request
     return replace(request, model=models[0])
 
