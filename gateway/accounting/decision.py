@@ -13,9 +13,10 @@ from typing import assert_never
 
 from gateway.accounting.limit import SCOPE_ORDER, Account, Balance, Limit, Shortfall
 from gateway.accounting.quantity import Quantity
+from gateway.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Demand:
     """What a call wants of its limits. Per-call caps and the model's context are already folded into `want`."""
 
@@ -60,7 +61,7 @@ class LimitView:
     """The window ends before this call's wait would."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Send:
     output: int
     clamped_by: str | None = None

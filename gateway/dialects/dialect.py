@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.known import Known, MessagesRead
+from gateway.frozen import frozen
 from gateway.metering.reader import EventReader as EventReader
 from gateway.metering.reader import Mark as Mark
 
@@ -40,7 +41,7 @@ class Rendering(Enum):
     """The same for OpenAI's Responses."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PromptSizes:
     """What a template will be handed, where a body's own fields don't say it: sizes alone, nothing is translated."""
 
@@ -52,7 +53,7 @@ class PromptSizes:
     call_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallRequest:
     """The little of a body that metering and guarding need. `body` is the parsed object, read only."""
 
@@ -95,7 +96,7 @@ class CallRequest:
             object.__setattr__(self, name, nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ForwardFacts:
     """What rewriting a body must know of the engine that gets it."""
 

@@ -11,9 +11,10 @@ from typing import Any, overload
 
 from gateway.dialects.digests import Hash
 from gateway.dialects.structure import Structure
+from gateway.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MessagesRead:
     """What a format read in messages. All sums: of two parts of a list they add up."""
 

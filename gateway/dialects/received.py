@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from gateway.dialects.digests import Beginnings
 from gateway.dialects.field_spans import Span, field_spans
 from gateway.dialects.known import Known, KnownMessages
 from gateway.dialects.structure import Structure
+from gateway.frozen import frozen
 
 LEAST_BYTES: Final = 8_192
 """To remember the beginning of a smaller body costs more than to look at it again."""
@@ -25,7 +25,7 @@ _MESSAGES: Final = b'"messages":'
 _COMMA: Final = 0x2C
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Written:
     """Of bytes that are what `orjson` writes of their value."""
 
@@ -37,7 +37,7 @@ class Written:
     """What the messages begin with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Received:
     raw: bytes
     value: dict[str, Any]

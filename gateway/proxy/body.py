@@ -7,7 +7,6 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -17,6 +16,7 @@ from aiohttp.http import HttpVersion11
 from gateway.dialects.known import Known
 from gateway.dialects.received import Received, Written, continued, written
 from gateway.dialects.structure import Structure, structure_of
+from gateway.frozen import frozen
 
 _MEMBERS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
 """A text, skipped whole (also one that never ends: time stays linear), or what begins or parts members."""
@@ -37,7 +37,7 @@ class BodyRefused(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BodyBounds:
     max_bytes: int
     max_depth: int

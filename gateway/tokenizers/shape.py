@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import orjson
 
 from gateway.dialects.dialect import CallRequest, PromptSizes
 from gateway.dialects.json_text import sizes
 from gateway.dialects.known import KnownMessages, MessagesRead
+from gateway.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PromptShape:
     text_bytes: int
     """UTF-8 bytes of everything that the template can render."""

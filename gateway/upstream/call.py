@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gateway.accounting.decision import Demand
 from gateway.accounting.limit import Limit, Shortfall
+from gateway.frozen import frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class Ticket:
         return self.deadline_ms if self.deadline is None else self.deadline()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Admission:
     """A slot, and room on all limits, taken in one step. The reservation is durable when it is handed out."""
 
