@@ -31,6 +31,7 @@ def body_record(
     spans: Mapping[str, Span] | None = None,
     digests: Mapping[Span, str] = _NONE,
     by_role: Mapping[str, int] | None = None,
+    tools_sha256: str = "",
 ) -> dict[str, object]:
     """Details of a reservation. `body` is what `raw` holds. What is known of it already: where its fields stand, digests by where their bytes stand, sizes."""
     asked: dict[str, object] = {}
@@ -57,8 +58,12 @@ def body_record(
     if tool_names:
         record["tools"] = [plain(name) for name in tool_names[:TOOLS_NAMED_MAX]]
         record["tool_count"] = len(tool_names)
-        record["tools_sha256"] = hashlib.sha256(compact([body.get("tools"), body.get("functions")]).encode("utf-8", "surrogatepass")).hexdigest()
+        record["tools_sha256"] = tools_sha256 or _sha256_of([body.get("tools"), body.get("functions")])
     return record
+
+
+def _sha256_of(value: object) -> str:
+    return hashlib.sha256(compact(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def sent_record(forwarded: Mapping[str, Any], settings: Collection[str], sent: bytes, digest: str = "") -> dict[str, object]:

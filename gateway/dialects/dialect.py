@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Any, Protocol
 
 from gateway.accounting.usage import Reading, Usage
-from gateway.dialects.known import Known, MessagesRead
+from gateway.dialects.known import Known, KnownTools, MessagesRead
 from gateway.frozen import frozen
 from gateway.metering.reader import EventReader as EventReader
 from gateway.metering.reader import Mark as Mark
@@ -73,7 +73,9 @@ class CallRequest:
     tool_names: tuple[str, ...]
     body: Mapping[str, Any]
     other_parts: tuple[str, ...] = ()
-    """Of the rendered parts, those of no message."""
+    """Of the rendered parts, those of no message, and of no tool that is known."""
+    known_tools: KnownTools | None = None
+    """Its tools, where a call before it held the same."""
     read: MessagesRead | None = None
     """The sizes of the others, where they were taken in reading."""
     rendering: Rendering = Rendering.TEMPLATE

@@ -6,7 +6,7 @@ Sums, digests and hash states alone, by which a body that begins with the same b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, overload
 
 from gateway.dialects.digests import Hash
@@ -36,7 +36,23 @@ class MessagesRead:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
+class KnownTools:
+    """The tools that one call held, all checked and accepted: agents send the same with each call."""
+
+    sha256: str
+    """Of their bytes."""
+    structure: Structure
+    """Of an object that holds nothing but them."""
+    names: tuple[str, ...]
+    """One a tool."""
+    text_bytes: int
+    """Of each as compact JSON."""
+    record_sha256: str
+    """Their digest as it stands on record."""
+
+
+@frozen
 class Known:
     """Messages that one call held, all checked and accepted."""
 
@@ -53,6 +69,8 @@ class Known:
     """Digest of what stood before the messages -> the hash behind them, for the body as received and as sent."""
     canonical: Mapping[bytes, Hash] = field(default_factory=dict)
     """The same of its canonical form."""
+    tools: KnownTools | None = None
+    """What stood beside them."""
 
 
 class KnownMessages(Sequence[Any]):

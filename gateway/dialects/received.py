@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import Any, Final
 
 import orjson
@@ -21,6 +23,8 @@ from gateway.frozen import frozen
 
 LEAST_BYTES: Final = 8_192
 """To remember the beginning of a smaller body costs more than to look at it again."""
+KNOWN_FIELDS: Final = frozenset({"messages", "tools"})
+"""What may be known to a later call."""
 _MESSAGES: Final = b'"messages":'
 _COMMA: Final = 0x2C
 
@@ -34,7 +38,7 @@ class Written:
     messages: Beginnings | None = None
     """Of the messages' bytes, if there are any."""
     known: Known | None = None
-    """What the messages begin with."""
+    """What the messages begin with; its tools only where they are the same."""
 
 
 @frozen
@@ -44,12 +48,18 @@ class Received:
     structure: Structure
     messages: Structure | None = None
     """Of an object that holds nothing but the messages, where they may be known to a later call."""
+    tools: Structure | None = None
+    """The same of the tools."""
     written: Written | None = None
     """None: the bytes are not what `orjson` would write."""
 
     @property
     def known(self) -> Known | None:
         return self.written.known if self.written is not None else None
+
+    def is_read_as(self, body: Mapping[str, Any]) -> bool:
+        """`body` holds the conversation as it was received."""
+        return all(body.get(name) is self.value.get(name) for name in KNOWN_FIELDS)
 
     def spans(self) -> Mapping[str, Span]:
         return self.written.spans if self.written is not None else field_spans(self.raw, self.value)
@@ -138,6 +148,8 @@ def continued(raw: bytes, known: Sequence[Known]) -> tuple[dict[str, Any], Writt
         return None
     spans = {name: (first + (left_out if first > begin else 0), last + (left_out if last > begin else 0)) for name, (first, last) in how.spans.items()}
     value["messages"] = KnownMessages(base, value["messages"], partial(_parsed, raw, spans["messages"]))
+    if base.tools is not None and ("tools" not in spans or sha256(raw[slice(*spans["tools"])]).hexdigest() != base.tools.sha256):
+        base = replace(base, tools=None)
     return value, Written(spans=spans, messages=beginnings, known=base)
 
 

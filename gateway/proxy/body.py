@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.http import HttpVersion11
 
 from gateway.dialects.known import Known
-from gateway.dialects.received import Received, Written, continued, written
+from gateway.dialects.received import KNOWN_FIELDS, Received, Written, continued, written
 from gateway.dialects.structure import Structure, structure_of
 from gateway.frozen import frozen
 
@@ -108,15 +108,23 @@ def receive(raw: bytes, bounds: BodyBounds, known: Sequence[Known] = ()) -> Rece
     base = how.known if how is not None else None
     if how is None or how.messages is None:
         return Received(raw=raw, value=value, structure=_structure(value, bounds), written=how)
-    messages = value["messages"]
-    talk = _structure({"messages": messages[base.messages :] if base is not None else messages}, bounds)
-    if base is not None:
-        talk = Structure(members=base.structure.members + talk.members - 1, plain=base.structure.plain and talk.plain)
-    rest = _structure({name: inner for name, inner in value.items() if name != "messages"}, bounds)
-    whole = Structure(members=rest.members + talk.members, plain=rest.plain and talk.plain)
+    talk = _talk(value["messages"], base, bounds)
+    tools = base.tools.structure if base is not None and base.tools is not None else _structure({"tools": value["tools"]} if "tools" in value else {}, bounds)
+    rest = _structure({name: inner for name, inner in value.items() if name not in KNOWN_FIELDS}, bounds)
+    whole = Structure(members=rest.members + talk.members + tools.members, plain=rest.plain and talk.plain and tools.plain)
     if whole.members > bounds.max_keys:
         raise BodyRefused("body_too_large", _TOO_MANY)
-    return Received(raw=raw, value=value, structure=whole, messages=talk, written=how)
+    return Received(raw=raw, value=value, structure=whole, messages=talk, tools=tools, written=how)
+
+
+def _talk(messages: Sequence[Any], base: Known | None, bounds: BodyBounds) -> Structure:
+    if base is None:
+        return _structure({"messages": messages}, bounds)
+    added = messages[base.messages :]
+    if not added:
+        return base.structure
+    more = _structure({"messages": added}, bounds)
+    return Structure(members=base.structure.members + more.members - 1, plain=base.structure.plain and more.plain)
 
 
 def _structure(value: Mapping[str, Any], bounds: BodyBounds) -> Structure:

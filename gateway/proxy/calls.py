@@ -149,7 +149,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     policy = identity.campaign.policy
     received = receive(raw, limits, services.growth.known(_run_key(identity), identity.lane, dialect.name))
     ruled = apply(received.value, policy.body)
-    known = received.known if ruled.get("messages") is received.value.get("messages") else None
+    known = received.known if received.is_read_as(ruled) else None
     asked = _named(dialect.read_request(ruled, known=known), services, identity)
     upstream = _upstream_for(services, policy, identity.lane, asked.model, dialect.name)
     model = policy.models[asked.model]

@@ -35,9 +35,10 @@ class PromptShape:
 def shape_of(request: CallRequest) -> PromptShape:
     read = request.read if request.read is not None else _read(request)
     given = request.sizes if request.sizes is not None else _chat_sizes(request, read)
+    tools = request.known_tools
     return PromptShape(
-        text_bytes=read.text_bytes + sizes(request.other_parts),
-        parts=read.parts + len(request.other_parts),
+        text_bytes=read.text_bytes + sizes(request.other_parts) + (tools.text_bytes if tools is not None else 0),
+        parts=read.parts + len(request.other_parts) + (len(tools.names) if tools is not None else 0),
         messages=given.messages,
         tools=given.tools,
         tool_bytes=given.tool_bytes,
@@ -50,14 +51,23 @@ def shape_of(request: CallRequest) -> PromptShape:
 
 
 def _chat_sizes(request: CallRequest, read: MessagesRead) -> PromptSizes:
-    tools = [*_listed(request.body, "tools"), *_listed(request.body, "functions")]
+    tools, tool_bytes = _tools(request)
     return PromptSizes(
         messages=len(_listed(request.body, "messages")),
-        tools=len(tools),
-        tool_bytes=json_bytes(tools) if tools else 0,
+        tools=tools,
+        tool_bytes=tool_bytes,
         tool_calls=read.tool_calls,
         call_bytes=read.call_bytes + read.tool_calls + 1 if read.tool_calls else 0,
     )
+
+
+def _tools(request: CallRequest) -> tuple[int, int]:
+    """How many, and how long they are as a list."""
+    known = request.known_tools
+    if known is not None:
+        return len(known.names), known.text_bytes + len(known.names) + 1
+    tools = [*_listed(request.body, "tools"), *_listed(request.body, "functions")]
+    return len(tools), json_bytes(tools) if tools else 0
 
 
 def _read(request: CallRequest) -> MessagesRead:

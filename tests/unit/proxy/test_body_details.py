@@ -135,12 +135,14 @@ MESSAGE = st.fixed_dictionaries(
     optional={"tool_calls": CALLS, "x": st.floats(allow_nan=False, allow_infinity=False) | st.integers(), "name": SHORT, "é": st.just(1)},
 )
 MESSAGES = st.lists(MESSAGE, min_size=1, max_size=4)
+TOOLS: list[Any] = [[{"type": "function", "function": {"name": name, "x": {"é": [0.5, 1.0, "größer"]}}} for name in names] for names in ("f", "fg")]
 FIELDS = st.fixed_dictionaries(
     {"model": st.just("m")},
     optional={
         "max_tokens": st.integers(1, 9),
         "temperature": st.floats(0, 2),
-        "tools": st.just([{"type": "function", "function": {"name": "f"}}]),
+        "tools": st.sampled_from([*TOOLS, [], None]),
+        "functions": st.sampled_from([[{"name": "old"}], [], None]),
         "zz": SHORT,
     },
 )
@@ -276,6 +278,24 @@ def test_known_messages_are_parsed_only_for_who_asks_for_them(growth: Growth, mo
     assert whole(request.body) == said("a", "b", "c") and write(request.body) == write(said("a", "b", "c"))
     assert request.body["messages"][0] == said("a")["messages"][0] and len(parsed) == 1
     assert found.value["messages"][2:] == said("c")["messages"]
+
+
+def test_tools_that_stay_the_same_are_not_looked_at_again(growth: Growth) -> None:
+    def body(*texts: str, tools: object = TOOLS[1], **more: object) -> bytes:
+        return write({**said(*texts), "tools": tools, **more})
+
+    asked(growth, body("a"), "m")
+    _, request, _, details = asked(growth, body("a", "b"), "m")
+    expected = CHAT.read_request(orjson.loads(body("a", "b")))
+    assert request.known_tools is not None and request.other_parts == () and request.tool_names == ("f", "g")
+    assert (shape_of(request), [*request.rendered_parts]) == (shape_of(expected), [*expected.rendered_parts])
+    plain_details = body_record(body("a", "b"), orjson.loads(body("a", "b")), CHAT.settings, ("f", "g"))
+    assert {name: details[name] for name in plain_details} == plain_details
+    talk = "a", "b"
+    for other in (body(*talk, tools=TOOLS[0]), body(*talk, functions=[]), body(*talk, functions=[{"name": "old"}]), write(said(*talk))):
+        asked(growth, body(*talk), "m")
+        found, request, *_ = asked(growth, other, "m")
+        assert found.known is not None and request.known_tools is None
 
 
 def test_bounds_hold_over_known_and_new_messages_together(growth: Growth) -> None:
