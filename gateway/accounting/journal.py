@@ -52,10 +52,18 @@ class Journal:
         kind = kind or KINDS[type(command)]
         at_ms = command.at_ms
         content["number"] = number = standing.number + 1
-        content |= {"chain": name, "sequence": (sequence := head.sequence + 1), "kind": kind, "at_ms": at_ms}
-        content |= {key: value for key, value in (("campaign", campaign), ("run", run), ("call", call_id)) if value}
+        content["chain"] = name
+        content["sequence"] = sequence = head.sequence + 1
+        content["kind"] = kind
+        content["at_ms"] = at_ms
+        if campaign:
+            content["campaign"] = campaign
+        if run:
+            content["run"] = run
+        if call_id:
+            content["call"] = call_id
         if lines:
-            content["postings"] = [(line.account.key, line.reserved, line.settled) for line in lines]
+            content["postings"] = [(account.key, reserved, settled) for account, reserved, settled in lines]
         body = chain.encode(content)
         previous = head.hash
         head.hash = digest = chain.link(previous, body)

@@ -83,9 +83,22 @@ class Limits(tuple[Limit, ...]):
         return tuple(limit.account for limit in self)
 
     @cached_property
+    def rows(self) -> tuple[tuple[str, Quantity, int], ...]:
+        """The account's key, what it counts, the ceiling."""
+        return tuple((limit.account.key, limit.account.quantity, limit.ceiling) for limit in self)
+
+    @cached_property
     def of_run(self) -> tuple[Limit, ...]:
         """Of the run, of its lane or of one model in it."""
         return tuple(limit for limit in self if limit.account.scope is Scope.RUN)
+
+    @cached_property
+    def of_whole_run(self) -> tuple[Limit, ...]:
+        """Of the run alone, for as long as it lasts."""
+        return tuple(limit for limit in self.of_run if not (limit.account.lane or limit.account.model or limit.account.window))
+
+
+NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
