@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check unit contract integration acceptance kill-test bench lock clean
+.PHONY: help run demo test check unit contract integration acceptance kill-test agents fuzz bench lock clean
 
 # The first that runs and is new enough: a name that is there may be no more than a version manager's stand-in.
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$name"; break; }; done)
@@ -18,6 +18,8 @@ help:
 	@echo "make test                                 set up and pass every check"
 	@echo "make bench                                measure against bare proxies and peers, as ratios in one run"
 	@echo "make kill-test KILLS=50                   end the gateway with kill -9 at every fault point, and hold the ledger against the engine"
+	@echo "make agents [KEEP=1]                       real coding agents behind the gateway (root; packages from npm and PyPI); KEEP=1 renews what is kept of them"
+	@echo "make fuzz INPUTS=1000000                   bodies and answers made wrong by the million, all checked; SEED=... for the same again"
 	@echo "make lock                                 pin the newest versions that fit"
 
 .venv/made:
@@ -67,12 +69,32 @@ KILLS ?= 50
 kill-test: .venv/test
 	GATEWAY_KILLS=$(KILLS) $(BIN)/python -m pytest tests/acceptance/test_kill.py -q -s
 
+# Each agent in a network namespace of its own. Much of an agent's time is waiting: three side by side.
+AGENTS := build/agents
+agents: .venv/test
+	@rm -rf $(AGENTS)
+	GATEWAY_AGENTS=1 GATEWAY_AGENTS_KEEP=$(KEEP) GATEWAY_AGENTS_RESULTS=$(AGENTS) $(BIN)/python -m pytest tests/agents -q -n 3 --dist worksteal
+
+# Most by our own changes of what agents and engines sent, from one seed; some looked for with atheris, which keeps what reaches new code.
+INPUTS ?= 1000000
+GUIDED ?= 60000
+SEED ?= $(shell date +%Y%m%d)
+.venv/fuzz: .venv/test locks/fuzz.txt
+	@$(PIP) --require-hashes -r locks/fuzz.txt
+	@touch $@
+
+fuzz: .venv/fuzz
+	$(BIN)/python -m tests.fuzz.run --inputs $(INPUTS) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz.guided bodies --runs $(GUIDED) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz.guided answers --runs $(GUIDED) --seed $(SEED)
+
 bench: .venv/test
 	$(BIN)/python bench/run.py
 
 lock: .venv/test
 	$(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --extra demo -o locks/run.txt pyproject.toml
 	$(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --extra demo --extra dev -o locks/test.txt pyproject.toml
+	echo atheris | $(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --no-header -o locks/fuzz.txt -
 
 clean:
 	rm -rf .venv .run build *.egg-info

@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping
 import uvloop
 
 from gateway.accounting.usage import Outcome
-from gateway.control.api import control_application, metrics_application
-from gateway.control.listening import ControlListener, MetricsListener
 from gateway.control.problems import limit_view
 from gateway.control.services import ControlServices
 from gateway.control.shelf import PolicyShelf
+from gateway.control.surfaces import Surfaces
 from gateway.errors import ConfigurationError
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
+from gateway.ledger.secret import kept_secret
 from gateway.logs import log, set_up
 from gateway.metrics import Metrics
 from gateway.proxy.listening import DataListener
@@ -48,11 +48,11 @@ OnReady = Callable[["Gateway"], Awaitable[None]]
 class Gateway:
     """A gateway in this process. `await start()`, later `await stop()`."""
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ, *, accept_restore: bool = False) -> None:
         """Takes the ledger's lock. Raises ConfigurationError, LedgerUnavailable."""
         self.settings = settings
         self.metrics = Metrics()
-        self.ledger = Ledger.open(settings.ledger.path, min_free_bytes=settings.ledger.min_free_bytes)
+        self.ledger = Ledger.open(settings.ledger.path, min_free_bytes=settings.ledger.min_free_bytes, accept_restore=accept_restore)
         self.engines = Engines(settings, environment, self.ledger.now_ms)
         slots = {name: upstream.slots for name, upstream in settings.upstreams.items()}
         self.gate = Gate(self.ledger.balances, self.ledger.post, self.ledger.now_ms, slots, GateSettings(queue_length=settings.bounds.queue_length))
@@ -66,11 +66,17 @@ class Gateway:
         )
         self.shelf = PolicyShelf(settings.policies, settings.check_policy)
         self.deadlines = DeadlineWatch(self.runs, self.ledger.now_ms, self.gate.recheck)
-        self.services = Services(settings=settings, ledger=self.ledger, gate=self.gate, runs=self.runs, engines=self.engines, metrics=self.metrics)
-        self.data = DataListener(self.services, settings.data.listen)
-        told = self._told()
-        self.control = ControlListener(control_application(told), settings.control.socket)
-        self.metrics_listener = _metrics_listener(settings, told)
+        self.services = Services(
+            settings=settings,
+            ledger=self.ledger,
+            gate=self.gate,
+            runs=self.runs,
+            engines=self.engines,
+            metrics=self.metrics,
+            cache_secret=kept_secret(settings.ledger.path),
+        )
+        self.data = DataListener(self.services, settings.data)
+        self.control = Surfaces(settings.control, self._told(), environment)
         self.ledger.on_release(self.gate.wake)
         self.ledger.on_commit(lambda seconds, _commands: self.metrics.commit.observe(seconds))
         self.engines.on_fingerprint = self._fingerprint_changed
@@ -83,8 +89,6 @@ class Gateway:
         self.runs.start()
         self.deadlines.start()
         await self.control.start()
-        if self.metrics_listener is not None:
-            await self.metrics_listener.start()
         await self.data.start()
         gc.collect()
         gc.freeze()  # what was built lives as long as the process: the collector need not look at it again
@@ -101,12 +105,12 @@ class Gateway:
         await self.data.stop_accepting()
         await _within(max(0.0, latest - loop.time()), self.gate.settled())
         await self.services.background.finished(max(0.0, latest - loop.time()))
+        await _within(max(1.0, latest - loop.time()), self.services.cancelling.stop())
         await self.data.stop()
         await self.control.stop()
-        if self.metrics_listener is not None:
-            await self.metrics_listener.stop()
         await self.deadlines.stop()
         await _within(CUT_S, self.runs.finish())
+        await asyncio.to_thread(self.services.keeper.stop, CUT_S)
         await self.ledger.close()
         await self.engines.close()
 
@@ -208,13 +212,6 @@ def _reason(waiting: WaitingView) -> str:
     return "count" if waiting.counting else "slot"
 
 
-def _metrics_listener(settings: Settings, told: ControlServices) -> MetricsListener | None:
-    if settings.control.metrics_listen is None:
-        return None
-    host, _, port = settings.control.metrics_listen.rpartition(":")
-    return MetricsListener(metrics_application(told), host.strip("[]"), int(port))
-
-
 async def _within(seconds: float, work: Awaitable[None]) -> None:
     try:
         async with asyncio.timeout(seconds):
@@ -232,7 +229,7 @@ def _say(line: str) -> None:
         log.info("nobody reads what is printed", extra={"fields": {"error": str(error)}})
 
 
-async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
+async def run(settings: Settings, on_ready: OnReady | None = None, *, accept_restore: bool = False) -> None:
     """Serves until SIGTERM or SIGINT, or until the terminal that it runs on is closed. A second signal cuts at once. SIGHUP reads policies anew."""
     loop = asyncio.get_running_loop()
     told, hurry = asyncio.Event(), asyncio.Event()
@@ -242,7 +239,7 @@ async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    gateway = Gateway(settings)
+    gateway = Gateway(settings, accept_restore=accept_restore)
     reloading: set[asyncio.Task[None]] = set()
 
     on_terminal = os.isatty(0)
@@ -259,8 +256,10 @@ async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
     try:
         await gateway.start()
         ready = f"ready data={gateway.data.address} control=unix:{settings.control.socket}"
-        if gateway.metrics_listener is not None:
-            ready += f" metrics={gateway.metrics_listener.address}"
+        for name, listener in (("control-tcp", gateway.control.tcp), ("metrics", gateway.control.metrics)):
+            ready += f" {name}={listener.address}" if listener is not None else ""
+        if settings.data.socket is not None:
+            ready += f" data-socket=unix:{settings.data.socket}"
         _say(ready)
         log.info("serving", extra={"fields": {"data": gateway.data.address, "ledger": str(settings.ledger.path)}})
         if on_ready is not None:
@@ -277,9 +276,9 @@ async def run(settings: Settings, on_ready: OnReady | None = None) -> None:
         hurrying.cancel()
 
 
-def serve(settings: Settings, on_ready: OnReady | None = None) -> None:
+def serve(settings: Settings, on_ready: OnReady | None = None, *, accept_restore: bool = False) -> None:
     """The process. Returns when it was told to stop and everything is settled."""
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*GC_THRESHOLD)
     set_up(os.environ.get("GATEWAY_LOG", "text" if sys.stderr.isatty() else "json"))
-    uvloop.run(run(settings, on_ready))
+    uvloop.run(run(settings, on_ready, accept_restore=accept_restore))

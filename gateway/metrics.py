@@ -32,6 +32,10 @@ class Metrics:
         self.drifts = Counter("gateway_count_drift", "Prompt counts that were to be exact and differed from the engine's report.", ["model"], registry=r)
         self.overshoots = Counter("gateway_overshoot", "Calls that were charged more than they had reserved.", ["model"], registry=r)
         self.overshot_tokens = Counter("gateway_overshoot_tokens", "Tokens charged above what was reserved.", ["model", "kind"], registry=r)
+        self.cancellations = Counter(
+            "gateway_cancellations", "Calls that were left before their end, by what the engine said a while later.", ["upstream", "result"], registry=r
+        )
+        self.captured = Counter("gateway_captured_bodies", "Bodies that a policy wants kept, by what became of them.", ["result"], registry=r)
         self.waiting = Gauge("gateway_waiting_calls", "Calls in the waiting place.", registry=r)
         self.in_flight = Gauge("gateway_in_flight_calls", "Calls from admission to settlement.", registry=r)
         self.slots_busy = Gauge("gateway_slots_busy", "Slots taken, by upstream.", ["upstream"], registry=r)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.capture.keeper import Keeper
+from gateway.capture.store import BodyStore, bodies_folder
 from gateway.ledger.ledger import Ledger
 from gateway.metrics import Metrics
 from gateway.policy.remembered import Remembered
 from gateway.runs.growth import Growth
 from gateway.runs.runs import Runs
 from gateway.settings.settings import Settings
+from gateway.upstream.cancelling import Cancelling
 from gateway.upstream.engines import Engines
+from gateway.upstream.event_sizes import EventSizes
 from gateway.upstream.gate import Gate
 
 
@@ -72,7 +77,18 @@ class Services:
     drains: Background = field(default_factory=Background)
     """Answers that are read to their end for nobody: cancelled when the process stops."""
     stopping: Stopping = field(default_factory=Stopping)
+    cache_secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    """What salts of prompt caches are made with."""
+    keeper: Keeper = field(init=False)
+    """Bodies, where a policy asks for them."""
+    event_sizes: EventSizes = field(default_factory=EventSizes)
     remembered: Remembered = field(init=False)
+    cancelling: Cancelling = field(init=False)
 
     def __post_init__(self) -> None:
+        counted = self.metrics.cancellations.labels
+        object.__setattr__(self, "cancelling", Cancelling(self.ledger.post, self.ledger.now_ms, lambda upstream, result: counted(upstream, result).inc()))
+        captured, folder = self.metrics.captured.labels, bodies_folder(self.settings.ledger.path)
+        keeper = Keeper(BodyStore(folder), self.settings.capture.max_bytes, lambda result: captured(result).inc())
+        object.__setattr__(self, "keeper", keeper)
         object.__setattr__(self, "remembered", Remembered(self.settings.limits))

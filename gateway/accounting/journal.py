@@ -51,17 +51,11 @@ class Journal:
         head = standing.head(name)
         kind = kind or KINDS[type(command)]
         at_ms = command.at_ms
-        content["number"] = number = standing.number + 1
-        content["chain"] = name
-        content["sequence"] = sequence = head.sequence + 1
-        content["kind"] = kind
-        content["at_ms"] = at_ms
-        if campaign:
-            content["campaign"] = campaign
-        if run:
-            content["run"] = run
-        if call_id:
-            content["call"] = call_id
+        number, sequence = standing.number + 1, head.sequence + 1
+        content.update(number=number, chain=name, sequence=sequence, kind=kind, at_ms=at_ms)
+        for key, value in (("campaign", campaign), ("run", run), ("call", call_id)):
+            if value:
+                content[key] = value
         if lines:
             content["postings"] = [(account.key, reserved, settled) for account, reserved, settled in lines]
         body = chain.encode(content)

@@ -107,9 +107,19 @@ def campaign_receipt(
     if isinstance(planned, int):
         body["planned_runs"] = planned
         body["missing_runs"] = max(0, planned - len(tally.runs))  # what did not happen is missing, neither a failure nor a zero
+    if named := planned_names(opening):
+        body["missing_runs"] = sum(run not in tally.runs for run in named)
+        if unplanned := len(tally.runs.keys() - set(named)):
+            body["unplanned_runs"] = unplanned
     if replaces is not None:
         body["replaces"] = replaces
     return body
+
+
+def planned_names(opening: Content) -> list[str]:
+    """The runs that a campaign's opening names; empty where it names none."""
+    plan = cast(Content, opening.get("details", {})).get("plan", [])
+    return [cast(str, row[0]) for row in cast("list[list[object]]", plan)]
 
 
 def run_tally(history: Iterable[Content]) -> RunTally:

@@ -5,7 +5,7 @@ Usage and charge are never added to each other; an unknown number is counted as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -110,33 +110,10 @@ class RunTally:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        return _counted(call.outcome for call in self.calls.values() if call.outcome)
+        return _outcomes(self.calls.values())
 
     def totals(self) -> Totals:
-        closed = [call for call in self.calls.values() if call.source]
-        usage: dict[str, object] = {}
-        for place, column in enumerate(USAGE_COLUMNS):
-            known = [call.usage[place] for call in closed]
-            usage[column] = {"sum": sum(number for number in known if number is not None), "unknown": sum(number is None for number in known)}
-        sources: dict[str, dict[str, int]] = {}
-        for call in closed:
-            of = sources.setdefault(call.source, {"calls": 0, "input_tokens": 0, "output_tokens": 0})
-            of["calls"] += 1
-            of["input_tokens"] += call.usage[0] or 0
-            of["output_tokens"] += call.usage[1] or 0
-        overshoot: dict[str, object] = {}
-        for above in [call.overshoot for call in closed if call.overshoot]:
-            overshoot = added(overshoot, {"calls": 1, **above})
-        return {
-            "calls": len(self.calls),
-            "voided": self.voided,
-            "usage": usage,
-            "sources": sources,
-            "charge": _charged(closed),
-            "outcomes": self.outcomes,
-            "refused": dict(self.refused),
-            **({"overshoot": overshoot} if overshoot else {}),
-        }
+        return {**totals_of(self.calls.values()), "voided": self.voided, "refused": dict(self.refused)}
 
 
 @dataclass(slots=True)
@@ -164,6 +141,26 @@ class CampaignTally:
         return [{"label": label, "runs": runs, "totals": totals} for label, (runs, totals) in sorted(sums.items())]
 
 
+def totals_of(calls: Collection[CallTally]) -> Totals:
+    """Of any set of sent calls."""
+    closed = [call for call in calls if call.source]
+    usage: dict[str, object] = {}
+    for place, column in enumerate(USAGE_COLUMNS):
+        known = [call.usage[place] for call in closed]
+        usage[column] = {"sum": sum(number for number in known if number is not None), "unknown": sum(number is None for number in known)}
+    sources: dict[str, dict[str, int]] = {}
+    for call in closed:
+        of = sources.setdefault(call.source, {"calls": 0, "input_tokens": 0, "output_tokens": 0})
+        of["calls"] += 1
+        of["input_tokens"] += call.usage[0] or 0
+        of["output_tokens"] += call.usage[1] or 0
+    overshoot: dict[str, object] = {}
+    for above in [call.overshoot for call in closed if call.overshoot]:
+        overshoot = added(overshoot, {"calls": 1, **above})
+    totals = {"calls": len(calls), "usage": usage, "sources": sources, "charge": _charged(closed), "outcomes": _outcomes(calls)}
+    return {**totals, "overshoot": overshoot} if overshoot else totals
+
+
 def added(one: Mapping[str, object], other: Mapping[str, object]) -> dict[str, object]:
     """Numbers of the same name added, at every depth."""
     result = dict(one)
@@ -181,8 +178,9 @@ def _charged(closed: list[CallTally]) -> dict[str, int]:
     return {column: total for column, total in sums.items() if total or column != "tool_calls"}
 
 
-def _counted(words: object) -> dict[str, int]:
+def _outcomes(calls: Iterable[CallTally]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for word in cast("list[str]", words):
-        counts[word] = counts.get(word, 0) + 1
+    for call in calls:
+        if call.outcome:
+            counts[call.outcome] = counts.get(call.outcome, 0) + 1
     return counts

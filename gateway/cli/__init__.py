@@ -7,6 +7,8 @@ nothing waits without an end.
     serve         `gateway serve`
     up            `gateway up`
     demo          `gateway demo`
+    upstream      `gateway upstream probe`
+    upstream_table what a probe found, as TOML
     policy        `gateway policy check|show|reload`
     campaign      `gateway campaign open|halt|resume|close|list|show`
     run           `gateway run open|close|list|show`
@@ -18,6 +20,11 @@ nothing waits without an end.
     key           `gateway key issue|revoke|list`
     usage         `gateway usage`
     receipt       `gateway receipt`
+    reconcile     `gateway reconcile`
+    reconcile_views a reconciliation for people
+    report        `gateway report`, `gateway compare`
+    export        `gateway export`
+    capture       `gateway capture show|export|prune`
     ledger        `gateway ledger verify|clock`
     mock_engine   `gateway mock-engine`
     version       `gateway version`
@@ -26,6 +33,8 @@ nothing waits without an end.
     reaching      the control socket: where it is, how long an answer may take
     configured    which gateway.toml is read
     reading       a ledger file opened by itself, read-only
+    progress      how far long work is, on stderr
+    plan_file     a plan as CSV, and pins
     naming        which run a person means
     pasting       what an agent needs, ready to paste
     hooks         side rooms, loaded when their command is called
@@ -33,6 +42,8 @@ nothing waits without an end.
     words         one value, written
     limit_views   limits for people
     receipt_views receipts for people
+    report_views  a campaign's report for people
+    compare_views campaigns side by side, for people
     usage_views   usage for people
 """
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from gateway.cli.limit_views import limits_table
+from gateway.cli.plan_file import read_plan
+from gateway.cli.problems import Problem
 from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.receipt_views import receipt_views
 from gateway.cli.screen import Column, Facts, Line, Screen, Table, with_screen
@@ -32,6 +35,7 @@ FACTS: Final = (
     Column("planned", "planned runs", Kind.OPTIONAL_NUMBER),
     Column("opened_runs", "runs", Kind.NUMBER),
     Column("open_runs", "open runs", Kind.NUMBER),
+    Column("missing", "missing so far"),
     Column("in_flight", "calls in flight", Kind.NUMBER),
     Column("opened_at_ms", "opened", Kind.TIME),
     Column("span_ends_at_ms", "span ends", Kind.TIME),
@@ -48,11 +52,14 @@ def campaign() -> None:
 @click.argument("campaign")
 @click.option("--policy", required=True, metavar="NAME", help="The policy, by its file's name in the policies folder. It is frozen into the campaign.")
 @click.option("--planned", type=click.IntRange(min=1), metavar="N", help="How many runs are planned: those that do not happen are reported as missing.")
+@click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="A CSV file of the runs that should happen: run, and any of task, label, repeat.")
 @with_gateway
 @with_screen
-def open_(campaign: str, policy: str, planned: int | None, reach: Reach, screen: Screen) -> None:
+def open_(campaign: str, policy: str, planned: int | None, plan: Path | None, reach: Reach, screen: Screen) -> None:
     """Open CAMPAIGN under a policy, frozen as it is now."""
-    opened = reach.control().open_campaign(campaign, policy, planned=planned)
+    if planned is not None and plan is not None:
+        raise Problem("--planned and --plan are both given", "the plan says how many runs are planned", "leave --planned out")
+    opened = reach.control().open_campaign(campaign, policy, planned=planned, plan=read_plan(plan) if plan else ())
     noted = [Line(f"note: {opened['note']}")] if opened.get("note") else []
     title = f"Campaign {campaign} is open." if opened.get("created", True) else f"Campaign {campaign} was open already, under the same policy."
     screen.present(

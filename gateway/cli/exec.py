@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from gateway.cli.exits import Exit
+from gateway.cli.plan_file import read_pins
 from gateway.cli.problems import Problem
 from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.screen import Screen, with_screen
@@ -29,6 +30,8 @@ NOT_EXECUTABLE: Final = 126
 @click.option("--run", "run", default="", metavar="RUN", help="Its id. [default: a new one]")
 @click.option("--task", default="", metavar="TASK", help="What the run is an attempt at.")
 @click.option("--label", default="", metavar="LABEL", help="Label of the run, fixed from now on.")
+@click.option("--repeat", type=click.IntRange(min=1), metavar="N", help="Which attempt at its task.")
+@click.option("--pin", "pins", multiple=True, metavar="FILE|NAME=sha256:DIGEST", help="What makes the run what it is; may be repeated.")
 @click.option("--lane", "lanes", multiple=True, metavar="LANE", help="Lane of the command; further ones get variables of their own. [default: foreground]")
 @click.option(
     "--expect", "expected", multiple=True, metavar="NAME=VALUE", help="A limit and its value, or policy=HASH; the command is not begun where it differs."
@@ -44,6 +47,8 @@ def exec_(
     run: str,
     task: str,
     label: str,
+    repeat: int | None,
+    pins: tuple[str, ...],
     lanes: tuple[str, ...],
     expected: tuple[str, ...],
     drain_seconds: int,
@@ -58,7 +63,8 @@ def exec_(
     """
     expectations = _expectations(expected)
     asked = lanes or ("foreground",)
-    with Driver(reach.socket_path(), control=reach.control()).run(campaign, run, task=task, label=label, lanes=asked) as driven:
+    driver = Driver(reach.socket_path(), control=reach.control())
+    with driver.run(campaign, run, task=task, label=label, lanes=asked, repeat=repeat or 0, pins=read_pins(pins)) as driven:
         if not screen.as_json:
             _say(f"run {driven.campaign}/{driven.run} is open. {driven.note}".rstrip())
         _preflight(driven, expectations, asked)

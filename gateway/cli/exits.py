@@ -19,11 +19,13 @@ class Exit(IntEnum):
 
 MEANINGS: Final[dict[Exit, str]] = {
     Exit.OK: "done",
-    Exit.NOT_SO: "what was asked is not so: `ledger verify` found an entry that does not fit, the ledger's clock is uncertain, or a preflight differs",
+    Exit.NOT_SO: "what was asked is not so: an entry does not fit, the ledger's clock is uncertain, a preflight differs, a probed health path is none, "
+    "`reconcile` found what nothing explains",
     Exit.USAGE: "a wrong command line, or a configuration, policy or ledger file that can't be used",
     Exit.CONFLICT: "the run is closed, but a declared result contradicts what the gateway saw; the receipt lists each conflict",
-    Exit.UNREACHABLE: "the gateway could not be reached over its control socket, or did not answer in time",
-    Exit.REFUSED: "the gateway answered and refused: no such campaign, run or key, already open with other arguments, ledger not writable",
+    Exit.UNREACHABLE: "the gateway could not be reached over its control socket, or did not answer in time; a probed engine did not answer",
+    Exit.REFUSED: "it answered and refused: no such campaign, run or key, already open with other arguments, ledger not writable; "
+    "a probed engine let nobody in",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
     Exit.PIPE_CLOSED: "the reader of the output went away",
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from gateway.cli.exits import Exit
+from gateway.cli.problems import Problem
 from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.reading import open_ledger, with_ledger
 from gateway.cli.screen import Column, Facts, Line, Screen, Table, View, with_screen
@@ -31,24 +33,58 @@ LIMITS: Final = (
     Column("asked", "ASKED", Kind.OPTIONAL_NUMBER),
     Column("resets_at_ms", "RESETS AT", Kind.TIME),
 )
-ROLES: Final = {"limit": "refused it", "waited_on": "it waited for", "clamped_by": "clamped it", "cut_by": "cut it"}
+BODY_MAX: Final = 64 * 1024 * 1024
+"""Bytes of a rebuilt request: more than any gateway takes by default."""
+SAME: Final = ("received", "forwarded", "same_json")
+ROLES: Final = {"limit": "refused it", "waited_on": "it waited for", "then_waited_on": "and then for", "clamped_by": "clamped it", "cut_by": "cut it"}
 
 
 @click.command()
 @click.argument("call_id")
+@click.option(
+    "--body",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A request rebuilt from a session log: say whether it is the one that was sent. Exits 1 if not.",
+)
 @with_ledger
 @with_gateway
 @with_screen
-def explain(call_id: str, ledger: Path | None, reach: Reach, screen: Screen) -> None:
+@click.pass_context
+def explain(context: click.Context, call_id: str, body: Path | None, ledger: Path | None, reach: Reach, screen: Screen) -> None:
     """Why a call was refused, clamped, made to wait, or cut. CALL_ID is the `x-request-id` of its answer."""
-    found = _from_file(ledger, call_id) if ledger else reach.control().explain(call_id)
+    found = dict(_from_file(ledger, call_id) if ledger else reach.control().explain(call_id))
+    if body is not None:
+        found["body"] = _proof(found, body)
     facts = {**found, "run_name": f"{found.get('campaign', '')}/{found.get('run', '')}"}
-    limits = [{**found[key], "role": role} for key, role in ROLES.items() if key in found]
+    limits = [{**limit, "role": role} for key, role in ROLES.items() for limit in _limits(found.get(key, ()))]
     views: list[View] = [Facts(title=f"Call {call_id}", row=facts, columns=FACTS), Line()]
     views += [Line(printable(str(line))) for line in found["why"]]
     if limits:
         views += [Line(), Table(columns=LIMITS, rows=limits)]
+    if body is not None:
+        views += [Line(), Line(f"{body}: {found['body']['says']}"), *[Line(f"  {printable(line)}") for line in found["body"].get("differences", ())]]
     screen.present(found, *views)
+    if body is not None and found["body"]["is"] not in SAME:
+        context.exit(Exit.NOT_SO)
+
+
+def _limits(told: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return [told] if isinstance(told, Mapping) else told
+
+
+def _proof(found: Mapping[str, Any], body: Path) -> Mapping[str, Any]:
+    from gateway.dialects.body_proof import proof_of_body
+
+    try:
+        with body.open("rb") as file:
+            raw = file.read(BODY_MAX + 1)
+    except OSError as error:
+        raise Problem(f"{body} can't be read", error.strerror or str(error), "name the file of the rebuilt request", code="bad_body") from error
+    if len(raw) > BODY_MAX:
+        raise Problem(f"{body} can't be read as a request", f"it is larger than {BODY_MAX} bytes", "name the file of one request", code="bad_body")
+    record: Mapping[str, Any] = next((entry.get("details", {}) for entry in found["entries"] if entry["kind"] == "reserve"), {})
+    return proof_of_body(record, raw)
 
 
 def _from_file(ledger: Path, call_id: str) -> Mapping[str, Any]:

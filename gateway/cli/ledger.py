@@ -28,7 +28,25 @@ CLOCK: Final = (
 
 @click.group()
 def ledger() -> None:
-    """Verify the ledger, and accept its clock."""
+    """Verify the ledger, back it up, and accept its clock."""
+
+
+@ledger.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@with_ledger
+@with_config
+@with_screen
+def backup(file: Path, ledger: Path | None, config: Path | None, screen: Screen) -> None:
+    """Copy the ledger into FILE, also while a gateway writes it. The copy is marked: it serves only after `gateway serve --accept-restore`."""
+    from gateway.ledger.backup import back_up
+
+    path = ledger_path(ledger, config)
+    open_ledger(path).close()
+    try:
+        number = back_up(path, file)
+    except OSError as error:
+        raise Problem(f"no backup was written to {file}", str(error), "name a new file in a folder that can be written", code="bad_out") from error
+    screen.present({"ledger": str(path), "backup": str(file), "entries": number}, Line(f"{file}: a copy of {path} as of entry {number}, marked as a backup."))
 
 
 @ledger.command()
@@ -51,11 +69,17 @@ def verify(context: click.Context, kept: tuple[Path, ...], ledger: Path | None, 
     document = {"ledger": str(path), "fits": found.fits, **dataclasses.asdict(found)}
     if found.fits:
         held = f", and {found.against:,} receipts and heads that were kept" if kept else "; held against no receipt"
-        screen.present(document, Line(f"{path} holds together: {found.entries:,} entries{held}."))
+        screen.present(document, Line(f"{path} holds together: {found.entries:,} entries{held}."), *_younger(found.after_backup))
         return
     where = f"entry {found.number}" + (f" of chain {found.chain}" if found.chain else "") if found.number is not None else "no single entry"
     screen.present(document, Line(f"{path} does not hold together."), Line(f"first misfit: {where}"), Line(f"what: {found.problem}"))
     context.exit(Exit.NOT_SO)
+
+
+def _younger(after_backup: int) -> list[View]:
+    if not after_backup:
+        return []
+    return [Line(f"after_backup: {after_backup} of these are younger than the backup that this ledger goes on from; what they vouch for is not in it.")]
 
 
 def _receipts(file: Path) -> list[object]:

@@ -12,9 +12,10 @@ from gateway.client.driver import base_url
 
 
 def exports(address: str, keys: Mapping[str, str]) -> list[str]:
-    """A comment and an `export` line for each lane."""
+    """A comment and an `export` line for each lane; where agents come in by a Unix socket alone, first which."""
     url = shlex.quote(base_url(address))
-    return [line for lane, secret in keys.items() for line in (f"# lane {lane}", f"export OPENAI_BASE_URL={url} OPENAI_API_KEY={shlex.quote(secret)}")]
+    by = [f"# by the Unix socket {address.removeprefix('unix:')}"] if address.startswith("unix:") else []
+    return by + [line for lane, secret in keys.items() for line in (f"# lane {lane}", f"export OPENAI_BASE_URL={url} OPENAI_API_KEY={shlex.quote(secret)}")]
 
 
 def data_address(control: ControlClient) -> str:

@@ -19,6 +19,7 @@ from gateway.errors import (
     LedgerUnavailable,
     MixedLabels,
     NotFound,
+    RecordProblem,
 )
 
 
@@ -60,6 +61,8 @@ def from_gateway_error(error: GatewayError) -> Problem:
             return told
         case ConfigurationError():
             return Problem("the configuration can't be used", text, "mend what is named, then ask again", code="configuration")
+        case RecordProblem():
+            return Problem("the records can't be reconciled", text, "docs/reconciliation.md says where each agent keeps its record", code="bad_record")
         case NotFound():
             return Problem("not found", text, "`gateway campaign list` and `gateway run list` show what there is", exit_code=Exit.REFUSED, code="not_found")
         case MixedLabels():

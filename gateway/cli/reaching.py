@@ -10,6 +10,7 @@ import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,6 +23,9 @@ from gateway.settings import Control, load_settings
 R = TypeVar("R")
 
 SOCKET_VARIABLE: Final = "GATEWAY_SOCKET"
+CONTROL_VARIABLE: Final = "GATEWAY_CONTROL"
+TOKEN_VARIABLE: Final = "GATEWAY_TOKEN"
+CA_VARIABLE: Final = "GATEWAY_CA_FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,14 @@ class Reach:
     """Longest wait for an answer. What closing is told to wait for (`--drain`, `--close-seconds`) comes on top."""
 
     def control(self) -> ControlClient:
-        return ControlClient(self.socket_path(), answer_s=self.timeout_s or ANSWER_S, call_s=self.timeout_s or CALL_S)
+        client = partial(ControlClient, answer_s=self.timeout_s or ANSWER_S, call_s=self.timeout_s or CALL_S)
+        if address := self._tcp():
+            return client(address, token=os.environ.get(TOKEN_VARIABLE, ""), ca_file=os.environ.get(CA_VARIABLE))
+        return client(self.socket_path())
+
+    def _tcp(self) -> str:
+        """An address on the network, where nothing that was said on the command line comes before it."""
+        return "" if self.socket is not None or self.config is not None else os.environ.get(CONTROL_VARIABLE, "")
 
     def socket_path(self) -> Path:
         if self.socket is not None:
@@ -46,7 +57,12 @@ class Reach:
 def with_gateway(command: Callable[..., R]) -> Callable[..., R]:
     """Gives a command `--socket`, `--config` and `--timeout`, and the `reach` they make."""
 
-    @click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help=f"Control socket of the running gateway. [env: {SOCKET_VARIABLE}]")
+    @click.option(
+        "--socket",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        help=f"Control socket of the running gateway. [env: {SOCKET_VARIABLE}; over TCP: {CONTROL_VARIABLE}, {TOKEN_VARIABLE}]",
+    )
     @with_config
     @click.option(
         "--timeout",

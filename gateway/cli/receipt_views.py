@@ -28,6 +28,7 @@ CAMPAIGN_FACTS: Final = (
     Column("planned_runs", "planned runs", Kind.OPTIONAL_NUMBER),
     Column("opened_runs", "opened runs", Kind.NUMBER),
     Column("missing_runs", "missing runs", Kind.OPTIONAL_NUMBER),
+    Column("unplanned_runs", "unplanned runs", Kind.OPTIONAL_NUMBER),
     Column("unsettled", "unsettled"),
     Column("hash", "receipt hash"),
 )

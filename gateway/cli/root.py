@@ -12,11 +12,13 @@ import click
 from gateway import __version__
 from gateway.cli.budget import budget
 from gateway.cli.campaign import campaign
+from gateway.cli.capture import capture
 from gateway.cli.correct import correct
 from gateway.cli.demo import demo
 from gateway.cli.exec import exec_
 from gateway.cli.exits import Exit, epilog
 from gateway.cli.explain import explain
+from gateway.cli.export import export
 from gateway.cli.key import key
 from gateway.cli.ledger import ledger
 from gateway.cli.mock_engine import mock_engine
@@ -24,9 +26,12 @@ from gateway.cli.policy import policy
 from gateway.cli.preflight import preflight
 from gateway.cli.problems import Problem, from_control_error, from_gateway_error, from_usage, say
 from gateway.cli.receipt import receipt
+from gateway.cli.reconcile import reconcile
+from gateway.cli.report import compare, report
 from gateway.cli.run import run
 from gateway.cli.serve import serve
 from gateway.cli.up import up
+from gateway.cli.upstream import upstream
 from gateway.cli.usage import usage
 from gateway.cli.version import version
 from gateway.client.control import ControlError
@@ -88,6 +93,9 @@ def root() -> None:
     """
 
 
-for _command in (serve, up, demo, policy, campaign, run, preflight, explain, correct, exec_, key, usage, receipt, ledger, mock_engine, version):
+SERVING = (serve, up, demo, policy, upstream, mock_engine, version)
+DRIVING = (campaign, run, preflight, explain, correct, exec_, key)
+READING = (usage, receipt, reconcile, report, compare, export, capture, ledger)
+for _command in (*SERVING, *DRIVING, *READING):
     root.add_command(_command)
 run.add_command(budget)

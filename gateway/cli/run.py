@@ -13,6 +13,7 @@ from gateway.cli.key import key_rows
 from gateway.cli.limit_views import limits_table
 from gateway.cli.naming import RunName, find_run, split
 from gateway.cli.pasting import data_address, exports
+from gateway.cli.plan_file import read_pins
 from gateway.cli.problems import Problem
 from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.receipt_views import receipt_views
@@ -57,14 +58,20 @@ def run() -> None:
 @click.option(
     "--idempotency-key", default="", metavar="KEY", help="Opening again with the same key and arguments gives the same run: for a driver that lost the reply."
 )
+@click.option("--repeat", type=click.IntRange(min=1), metavar="N", help="Which attempt at its task; `gateway compare` pairs by it.")
+@click.option("--pin", "pins", multiple=True, metavar="FILE|NAME=sha256:DIGEST", help="What makes this run what it is, by its SHA-256; may be repeated.")
 @with_gateway
 @with_screen
-def open_(where: str, task: str, label: str, lanes: tuple[str, ...], idempotency_key: str, reach: Reach, screen: Screen) -> None:
+def open_(
+    where: str, task: str, label: str, lanes: tuple[str, ...], idempotency_key: str, repeat: int | None, pins: tuple[str, ...], reach: Reach, screen: Screen
+) -> None:
     """Open a run and print, for each lane, what an agent needs. A key is shown this once."""
     named = split(where) or RunName(where, "")
     control = reach.control()
     address = data_address(control)
-    opened = control.open_run(named.campaign, run=named.run, task=task, label=label, lanes=lanes, idempotency_key=idempotency_key)
+    opened = control.open_run(
+        named.campaign, named.run, task=task, label=label, lanes=lanes, idempotency_key=idempotency_key, repeat=repeat or 0, pins=read_pins(pins)
+    )
     screen.present({**opened, "base_url": base_url(address)}, *_opened(opened, address))
 
 

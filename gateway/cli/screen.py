@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from rich.cells import cell_len
 from gateway.cli.words import NUMERIC, Kind, printable, written
 
 R = TypeVar("R")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#!~])")
 Row = Mapping[str, object]
 
 
@@ -58,9 +60,10 @@ View = Table | Facts | Line
 
 
 class Screen:
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, markdown: bool = False) -> None:
         self.as_json = as_json
-        self.terminal = sys.stdout.isatty()
+        self.markdown = markdown
+        self.terminal = sys.stdout.isatty() and not markdown
 
     def present(self, document: object, *views: View) -> None:
         """`document` is the whole answer for scripts; the views are the same for people."""
@@ -78,6 +81,8 @@ class Screen:
                 self._facts(view)
             case Table() if not view.rows:
                 click.echo(view.empty)
+            case Table() if self.markdown:
+                _markdown(view)
             case Table() if self.terminal:
                 _rich(view)
             case Table():
@@ -108,6 +113,17 @@ def _rich(table: Table) -> None:
     for cells in _cells(table, separators=True):
         drawn.add_row(*(Text(cell) for cell in cells))
     Console().print(drawn)
+
+
+def _markdown(table: Table) -> None:
+    """A text in a cell stays what it is: nothing in it draws a line or a letter of its own."""
+    if table.title:
+        click.echo(f"## {table.title}\n")
+    click.echo("| " + " | ".join(column.heading.replace("\n", " ").capitalize() for column in table.columns) + " |")
+    click.echo("|" + "|".join("--:" if column.kind in NUMERIC else "---" for column in table.columns) + "|")
+    for cells in _cells(table, separators=True):
+        click.echo("| " + " | ".join(_SPECIAL.sub(r"\\\1", cell) for cell in cells) + " |")
+    click.echo()
 
 
 def _plain(table: Table) -> None:

@@ -18,14 +18,15 @@ from gateway.settings import load_settings
 @click.option(
     "--config", type=click.Path(path_type=Path), default=USUAL_SETTINGS, show_default=True, metavar="FILE", help="Listeners, ledger, upstreams, bounds."
 )
+@click.option("--accept-restore", is_flag=True, help="The ledger is a backup, and I know: revoke every key, halt every open campaign, go on from there.")
 @with_screen
-def serve(config: Path, screen: Screen) -> None:
+def serve(config: Path, accept_restore: bool, screen: Screen) -> None:
     """Serve until SIGTERM or Ctrl-C. Prints where it listens once it is ready."""
     settings = load_settings(config)
     from gateway import app  # after the settings: what is wrong with them is told at once
 
     if not screen.as_json:
-        app.serve(settings)
+        app.serve(settings, accept_restore=accept_restore)
         return
 
     document = sys.stdout
@@ -35,4 +36,4 @@ def serve(config: Path, screen: Screen) -> None:
         print(json.dumps({"ready": ready}), file=document, flush=True)
 
     with contextlib.redirect_stdout(sys.stderr):  # stdout holds the one document
-        app.serve(settings, say)
+        app.serve(settings, say, accept_restore=accept_restore)

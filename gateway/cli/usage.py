@@ -23,32 +23,33 @@ FORMATS: Final = ("table", "json", "csv")
 @click.option("--campaign", default="", metavar="CAMPAIGN", help="Only this campaign's calls.")
 @click.option("--run", default="", metavar="RUN", help="Only this run's calls.")
 @click.option("--across-labels", is_flag=True, help="Allow a sum over runs of several labels, which is refused otherwise.")
+@click.option("--as-of", type=click.IntRange(min=1), default=None, metavar="NUMBER", help="The ledger as it stood with this entry.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="`json` is the same as --json.")
 @with_ledger
 @with_gateway
 @with_screen
-def usage(by: str, campaign: str, run: str, across_labels: bool, form: str, ledger: Path | None, reach: Reach, screen: Screen) -> None:
+def usage(by: str, campaign: str, run: str, across_labels: bool, as_of: int | None, form: str, ledger: Path | None, reach: Reach, screen: Screen) -> None:
     """What was used and what was charged: two kinds of column that are never added to each other.
 
     A sum is of what is known; beside it stands in how many calls the number is unknown, and from which source the known ones come.
     """
-    answer = _answer(by, campaign, run, across_labels, ledger, reach)
+    answer = _answer(by, campaign, run, across_labels, as_of or 0, ledger, reach)
     if form == "csv" and not screen.as_json:
         click.echo(csv_text(answer), nl=False)
         return
     Screen(as_json=screen.as_json or form == "json").present(answer, *usage_views(answer))
 
 
-def _answer(by: str, campaign: str, run: str, across_labels: bool, ledger: Path | None, reach: Reach) -> dict[str, Any]:
+def _answer(by: str, campaign: str, run: str, across_labels: bool, as_of: int, ledger: Path | None, reach: Reach) -> dict[str, Any]:
     named = split(run) if "/" in run else None
     if named and campaign not in ("", named.campaign):
         raise Problem(f"--run {run} is no run of campaign {campaign}", "the two name different campaigns", "leave --campaign out")
     if ledger is not None:
         where = named or RunName(campaign, run)
         with open_ledger(ledger) as reader:
-            return reader.usage(by, campaign=where.campaign, run=where.run, across_labels=across_labels)
+            return reader.usage(by, campaign=where.campaign, run=where.run, across_labels=across_labels, as_of=as_of)
     control = reach.control()
     if run and not named:
         named = RunName(campaign, run) if campaign else find_run(control, run)
     where = named or RunName(campaign, "")
-    return control.usage(by, campaign=where.campaign, run=where.run, across_labels=across_labels)
+    return control.usage(by, campaign=where.campaign, run=where.run, across_labels=across_labels, as_of=as_of)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 ANSWER_S = 30.0
 """How long the gateway may take to answer what it need not wait for."""
@@ -36,17 +37,24 @@ class ControlError(Exception):
 
 
 class ControlClient:
-    def __init__(self, socket_path: str | Path, *, answer_s: float = ANSWER_S, call_s: float = CALL_S) -> None:
-        self.socket_path = Path(socket_path)
+    """By the control socket's path, or by `http://HOST:PORT` or `https://HOST:PORT` and the token."""
+
+    def __init__(self, address: str | Path, *, token: str = "", ca_file: str | Path | None = None, answer_s: float = ANSWER_S, call_s: float = CALL_S) -> None:
+        self.address = str(address)
+        self._token = token
+        self._ca_file = ca_file
         self._answer_s = answer_s
         self._call_s = call_s
 
     # campaigns
 
-    def open_campaign(self, campaign: str, policy: str, planned: int | None = None) -> Answer:
+    def open_campaign(self, campaign: str, policy: str, planned: int | None = None, plan: Sequence[Mapping[str, Any]] = ()) -> Answer:
+        """`plan`: the runs that should happen, each with `run` and, if wanted, `task`, `label`, `repeat`."""
         body: Answer = {"campaign": campaign, "policy": policy}
         if planned is not None:
             body["planned"] = planned
+        if plan:
+            body["plan"] = [dict(planned_run) for planned_run in plan]
         return self._post("/v1/campaigns", body)
 
     def campaigns(self) -> list[Answer]:
@@ -72,8 +80,24 @@ class ControlClient:
 
     # runs
 
-    def open_run(self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = "") -> Answer:
+    def open_run(
+        self,
+        campaign: str,
+        run: str = "",
+        *,
+        task: str = "",
+        label: str = "",
+        lanes: Sequence[str] = (),
+        idempotency_key: str = "",
+        repeat: int = 0,
+        pins: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """`repeat`: which attempt at its task. `pins`: name to `sha256:…` of what makes the run what it is."""
         body: Answer = _given(run=run, task=task, label=label, idempotency_key=idempotency_key)
+        if repeat:
+            body["repeat"] = repeat
+        if pins:
+            body["pins"] = dict(pins)
         if lanes:
             body["lanes"] = list(lanes)
         return self._post(_campaign(campaign) + "/runs", body)
@@ -108,6 +132,10 @@ class ControlClient:
         """Why a call was refused, clamped, made to wait, cut."""
         return self._get(f"/v1/calls/{quote(call, safe='')}")
 
+    def note_reconciled(self, campaign: str, run: str, counts: Answer) -> Answer:
+        """Puts the counts of a reconciliation on record: `as_of`, `classes`, `unexplained`, `sha256`."""
+        return self._post(_campaign(campaign) + "/reconciled", {"run": run, **counts})
+
     def correct_call(self, call: str, usage: Mapping[str, int], why: str, evidence: str) -> Answer:
         """Appends a correction of what a call used; the call as it stood and as it stands."""
         return self._post(f"/v1/calls/{quote(call, safe='')}/correct", {**usage, "why": why, "evidence": evidence})
@@ -131,8 +159,10 @@ class ControlClient:
 
     # what only tells
 
-    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False) -> Answer:
-        return self._get("/v1/usage", _given(by=by, campaign=campaign, run=run, across_labels="true" if across_labels else ""))
+    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False, as_of: int = 0) -> Answer:
+        """`as_of`: the number of an entry; the ledger as it stood with it."""
+        asked = _given(by=by, campaign=campaign, run=run, across_labels="true" if across_labels else "", as_of=str(as_of or ""))
+        return self._get("/v1/usage", asked)
 
     def clock(self) -> Answer:
         return self._get("/v1/ledger/clock")
@@ -178,8 +208,10 @@ class ControlClient:
         return _object(content)
 
     def _exchange(self, method: str, path: str, body: bytes | None, wait_s: float) -> tuple[int, bytes]:
-        connection = _UnixConnection(self.socket_path, wait_s)
+        connection = self._connection(wait_s)
         headers = {"Content-Type": "application/json"} if body is not None else {}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
@@ -188,17 +220,26 @@ class ControlClient:
             cause = f"It took longer than {wait_s:g} seconds; what was asked for may still be carried out."
             raise ControlError("The gateway has not answered.", cause, "See with the show commands what was done, then ask again.") from error
         except (FileNotFoundError, ConnectionRefusedError) as error:
-            cause = f"Nothing listens on {self.socket_path}."
+            cause = f"Nothing listens on {self.address}."
             mend = "Start it with `gateway serve`, or name the control.socket of the one that runs."
             raise ControlError("The gateway does not run.", cause, mend) from error
         except PermissionError as error:
-            cause = f"This user may not open {self.socket_path}."
+            cause = f"This user may not open {self.address}."
             raise ControlError("The gateway can't be reached.", cause, "Ask as the user who runs it.") from error
         except (OSError, http.client.HTTPException) as error:
-            cause = f"The connection to {self.socket_path} broke: {error!r}."
+            cause = f"The connection to {self.address} broke: {error!r}."
             raise ControlError("The gateway can't be reached.", cause, "See whether it still runs and what was done, then ask again.") from error
         finally:
             connection.close()
+
+    def _connection(self, wait_s: float) -> http.client.HTTPConnection:
+        parts = urlsplit(self.address)
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=wait_s)
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=self._ca_file)
+            return http.client.HTTPSConnection(parts.hostname or "", parts.port or 443, timeout=wait_s, context=context)
+        return _UnixConnection(Path(self.address), wait_s)
 
 
 class _UnixConnection(http.client.HTTPConnection):

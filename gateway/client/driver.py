@@ -119,13 +119,28 @@ class Driver:
     def __init__(self, socket_path: str | Path, *, control: ControlClient | None = None) -> None:
         self.control = control or ControlClient(socket_path)
 
-    def run(self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = "") -> DrivenRun:
-        """Raises ControlError, with the limit that stands in the way where there is no room."""
+    def run(
+        self,
+        campaign: str,
+        run: str = "",
+        *,
+        task: str = "",
+        label: str = "",
+        lanes: Sequence[str] = (),
+        idempotency_key: str = "",
+        repeat: int = 0,
+        pins: Mapping[str, str] | None = None,
+    ) -> DrivenRun:
+        """`repeat`: which attempt at its task; `pins`: name to `sha256:…` of what makes the run what it is.
+
+        Raises ControlError, with the limit that stands in the way where there is no room.
+        """
+        said = partial(self.control.open_run, campaign, run, task=task, label=label, lanes=lanes, repeat=repeat, pins=pins)
         address = str(self.control.status()["data_address"])
         key = idempotency_key or f"driver-{secrets.token_hex(8)}"
         for tries_left in reversed(range(OPEN_TRIES)):
             try:
-                opened = self.control.open_run(campaign, run, task=task, label=label, lanes=lanes, idempotency_key=key)
+                opened = said(idempotency_key=key)
             except ControlError as error:
                 if error.status or not tries_left:
                     raise
@@ -177,13 +192,18 @@ class AsyncDriver:
     def __init__(self, socket_path: str | Path, *, control: ControlClient | None = None) -> None:
         self._driver = Driver(socket_path, control=control)
 
-    async def run(self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = "") -> AsyncRun:
-        opened = partial(self._driver.run, campaign, run, task=task, label=label, lanes=lanes, idempotency_key=idempotency_key)
-        return AsyncRun(await asyncio.to_thread(opened))
+    async def run(self, campaign: str, run: str = "", **said: Any) -> AsyncRun:
+        """As `Driver.run`."""
+        return AsyncRun(await asyncio.to_thread(partial(self._driver.run, campaign, run, **said)))
 
 
 def base_url(address: str) -> str:
-    """The data plane's `http://HOST:PORT` as an OpenAI base URL; an address to listen on is none to connect to."""
+    """The data plane's `http://HOST:PORT` as an OpenAI base URL; an address to listen on is none to connect to.
+
+    A Unix socket has no URL of its own: whoever goes there says `http://localhost` and connects to the socket.
+    """
+    if address.startswith("unix:"):
+        return "http://localhost/v1"
     parts = urlsplit(address)
     host = parts.hostname or ""
     shown = _WILDCARDS.get(host, f"[{host}]" if ":" in host else host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from gateway.control import budgets, campaigns, corrections, reading, runs
+from gateway.control import budgets, campaigns, corrections, notes, reading, runs
 from gateway.control.problems import answer_problems
 from gateway.control.services import SERVICES, ControlServices
 
@@ -26,6 +26,7 @@ def control_application(services: ControlServices) -> web.Application:
             web.post(_CAMPAIGN + "/resume", campaigns.resume),
             web.post(_CAMPAIGN + "/close", campaigns.close_campaign),
             web.get(_CAMPAIGN + "/receipt", reading.campaign_receipt),
+            web.post(_CAMPAIGN + "/reconciled", notes.note_reconciled),
             web.post(_CAMPAIGN + "/runs", runs.open_run),
             web.get(_CAMPAIGN + "/runs", runs.list_runs),
             web.get(_RUN, runs.show_run),

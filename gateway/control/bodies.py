@@ -8,11 +8,13 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.accounting.commands import Results
+from gateway.runs.plan import PINS_MAX, PLAN_MAX, PlannedRun
 
 _Body = TypeVar("_Body", bound=BaseModel)
 
 Text = Annotated[str, Field(max_length=200)]
 Tokens = Annotated[int, Field(ge=0, le=2**53 - 1)]
+Repeat = Annotated[int, Field(ge=0, le=1_000_000)]
 Seconds = Annotated[int, Field(ge=0, le=86_400)]
 
 
@@ -20,11 +22,23 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class PlannedRunBody(Body):
+    run: Text
+    task: Text = ""
+    label: Text = ""
+    repeat: Repeat = 0
+
+
 class OpenCampaignBody(Body):
     campaign: Text
     policy: Text
     """Name of a file in the policies folder, without its ending."""
     planned: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
+    plan: list[PlannedRunBody] = Field(default=[], max_length=PLAN_MAX)
+    """The runs that should happen; `planned` is then their number."""
+
+    def planned_runs(self) -> list[PlannedRun]:
+        return [PlannedRun(run=row.run, task=row.task, label=row.label, repeat=row.repeat) for row in self.plan]
 
 
 class ReasonBody(Body):
@@ -42,6 +56,10 @@ class OpenRunBody(Body):
     label: Text = ""
     lanes: list[Text] = Field(default=[], max_length=64)
     idempotency_key: Text = ""
+    repeat: Repeat = 0
+    """Which attempt at its task."""
+    pins: dict[Text, Text] = Field(default={}, max_length=PINS_MAX)
+    """Name to `sha256:…` of what made the run what it is."""
 
 
 class ResultsBody(Body):

@@ -14,7 +14,7 @@ async def open_campaign(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     body = await read(request, OpenCampaignBody)
     taken = await services.shelf.take(body.policy)
-    campaign, created = await services.runs.open_campaign(body.campaign, taken.loaded, body.planned)
+    campaign, created = await services.runs.open_campaign(body.campaign, taken.loaded, body.planned, body.planned_runs())
     view = {**campaign_view(campaign, services.runs.in_flight), "created": created, **({"note": taken.note} if taken.note else {})}
     return answer(view, 201 if created else 200)
 

@@ -27,8 +27,10 @@ async def usage(request: web.Request) -> web.Response:
     if by not in GROUPS:
         raise Problem(400, "invalid", f"Usage is not summed by {by!r}.", f"It is by: {', '.join(GROUPS)}.", "Ask for one of these.")
     across = query.get("across_labels", "").lower() in ("1", "true", "yes")
-    campaign, run = query.get("campaign", ""), query.get("run", "")
-    return answer(await from_ledger(request, lambda reader: reader.usage(by=by, campaign=campaign, run=run, across_labels=across)))
+    campaign, run, as_of = query.get("campaign", ""), query.get("run", ""), query.get("as_of", "0")
+    if not (as_of.isascii() and as_of.isdigit() and len(as_of) <= 15):
+        raise Problem(400, "invalid", f"The ledger has no entry {as_of!r}.", "An entry is named by its number.", "Ask with a whole number from 1.")
+    return answer(await from_ledger(request, lambda reader: reader.usage(by=by, campaign=campaign, run=run, across_labels=across, as_of=int(as_of))))
 
 
 async def run_receipt(request: web.Request) -> web.Response:
@@ -64,6 +66,7 @@ async def status(request: web.Request) -> web.Response:
             "ready": not reasons,
             "not_ready": reasons,
             "data_address": services.data_address(),
+            "ledger": str(services.ledger.file),
             "in_flight": len(in_flight),
             "calls": calls,
             "waiting": dict(services.gate_view()),

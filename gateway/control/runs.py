@@ -8,12 +8,19 @@ from gateway.control.bodies import CloseRunBody, IssueKeyBody, OpenRunBody, Reas
 from gateway.control.services import SERVICES
 from gateway.control.views import answer, deadline_view, key_view, opened_view, receipt_view, run_view
 from gateway.runs.budget import limit_left_view
+from gateway.runs.plan import Made
 
 
 async def open_run(request: web.Request) -> web.Response:
     body = await read(request, OpenRunBody)
     opened = await request.app[SERVICES].runs.open_run(
-        request.match_info["campaign"], body.run, task=body.task, label=body.label, lanes=body.lanes, idempotency_key=body.idempotency_key
+        request.match_info["campaign"],
+        body.run,
+        task=body.task,
+        label=body.label,
+        lanes=body.lanes,
+        idempotency_key=body.idempotency_key,
+        made=Made(repeat=body.repeat, pins=body.pins),
     )
     return answer(opened_view(opened), 201 if opened.created else 200)
 

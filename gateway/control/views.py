@@ -30,13 +30,15 @@ def campaign_view(campaign: CampaignState, in_flight: InFlight, span: Deadline |
         "state": campaign.state,
         "policy": campaign.policy_name,
         "policy_hash": campaign.policy_hash,
-        "limits_hash": campaign.limits_hash,
+        **({"limits_hash": campaign.limits_hash} if not campaign.policy_problem else {"policy_problem": campaign.policy_problem}),
         "opened_at_ms": campaign.opened_at_ms,
         "runs": {str(state): states[state] for state in RunStanding},
         "in_flight": sum(in_flight.count(campaign.campaign, run) for run in campaign.runs),
     }
     if campaign.planned_runs is not None:
         view["planned"] = campaign.planned_runs
+    if campaign.plan:
+        view["missing"] = [planned.run for planned in campaign.plan if planned.run not in campaign.runs]
     if campaign.reason:
         view["reason"] = campaign.reason
     if span is not None:

@@ -20,7 +20,9 @@ Rule: pure, and no format knows of another; what several share stands in modules
 * openai_answer.py: what was delivered: text, reasoning, tool calls, finish reasons
 * openai_counts.py: which of an answer's reports stands
 * openai_usage.py: one report: a `usage` object, or llama.cpp's `timings`
+* readings.py: what a reader says of an answer, made in one place
 * usage_report.py: one report of counts, whatever a format calls its numbers
+* body_proof.py: whether a request that somebody rebuilt is the one on record
 * output_caps.py: names under which a body may set how much an engine makes
 * anthropic_messages.py: Anthropic Messages
 * anthropic_body.py: what its bodies hold
@@ -40,7 +42,9 @@ Rule: pure, and no format knows of another; what several share stands in modules
 * native_replies.py: refusals and errors of servers' own formats
 * openai_replies.py: the OpenAI form of refusals, errors and the list of models
 * answer_errors.py: errors in an engine's answer, in all their forms
-* guard.py: what no body may hold unless the policy allows it
+* barred.py: what is refused unless the policy says otherwise, by the names that policies have for it
+* guard.py: refuses it
+* stripping.py: takes it out of a body instead
 * body_fields.py: reading a body's fields by type
 * body_record.py: what stands on record of a body
 * received.py: a body as it came, and the proof that its bytes are plainly written

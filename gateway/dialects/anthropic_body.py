@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gateway.dialects.barred import REMOTE, Allowed, tool_thing
 from gateway.dialects.body_fields import invalid, list_of_objects, not_allowed, text_of
 from gateway.dialects.dialect import PromptSizes
 from gateway.dialects.guard import guard_part
@@ -20,7 +21,7 @@ _PICTURES: Final = frozenset({"image", "document"})
 class MessagesBody:
     """Gathers while it checks. Raises BodyError."""
 
-    def __init__(self, body: Mapping[str, Any], allowed: frozenset[str]) -> None:
+    def __init__(self, body: Mapping[str, Any], allowed: Allowed) -> None:
         self._allowed = allowed
         self.parts: list[str] = []
         self.pictures = 0
@@ -104,8 +105,8 @@ class MessagesBody:
                 self.pictures += 1
                 rest = source
             case _:
-                if kind not in self._allowed:
-                    raise not_allowed(kind)
+                if REMOTE[kind] not in self._allowed:
+                    raise not_allowed(kind, REMOTE[kind])
                 self.pictures += 1
                 rest = source
         guard_part({**rest, "type": kind}, kind, self._allowed)
@@ -121,9 +122,9 @@ class MessagesBody:
         names = []
         for tool in tools:
             kind = tool.get("type")
-            if kind not in (None, "custom") and "hosted_tools" not in self._allowed:
-                raise not_allowed("tools", "hosted_tools")
-            names.append(text_of(tool, "name"))
+            if kind not in (None, "custom") and not (isinstance(kind, str) and self._allowed.hosts(kind)):
+                raise not_allowed("tools", tool_thing(str(kind)))
+            names.append(text_of(tool, "name") if kind in (None, "custom") or "name" in tool else str(kind))
             text = compact({"type": "function", "function": {**tool}})
             self.parts.append(text)
             self._tool_bytes += size(text)

@@ -15,9 +15,10 @@ from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.anthropic_body import MessagesBody
 from gateway.dialects.anthropic_events import MessageReader
 from gateway.dialects.anthropic_replies import error_event, named_event, reply
-from gateway.dialects.body_fields import flag, not_allowed, smallest_cap, text_of, whole_number
+from gateway.dialects.barred import NOTHING, Allowed
+from gateway.dialects.body_fields import flag, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
-from gateway.dialects.guard import guard_fields
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own
 from gateway.dialects.known import Known
 from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA, OURS, lower
 
@@ -40,11 +41,12 @@ class AnthropicMessages:
     cap_names: tuple[str, ...] = CAPS
     settings: frozenset[str] = SETTINGS
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
-        if (whole_number(body, "n", 1) or 1) > 1:
-            raise not_allowed("n")
+        whole_number(body, "n", 1)
+        guard_own(body, self.name, allowed)
+        guard_inputs(body, "messages")
         held = MessagesBody(body, allowed)
         return CallRequest(
             model=model,
@@ -108,7 +110,7 @@ class CountTokens:
     name: str = "anthropic.count_tokens"
     form: str = "anthropic.messages"
 
-    def read(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> str:
+    def read(self, body: Mapping[str, Any], allowed: Allowed = NOTHING) -> str:
         return AnthropicMessages().read_request({"max_tokens": 1, **body}, allowed).model
 
     def forward(self, body: Mapping[str, Any], model: str, strip_fields: frozenset[str]) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import orjson
-
 from gateway.dialects.dialect import Reply, ReplyKind, Wording
+from gateway.dialects.received import write
 
 RETRY_AFTER_S: Final = 2
 _STOP: Final[Mapping[str, str]] = {"x-should-retry": "false"}
@@ -30,7 +29,7 @@ _TOO_LONG: Final = "prompt is too long"
 
 def reply(wording: Wording) -> Reply:
     status, _, headers = _FORMS[wording.kind]
-    return Reply(wording.status or status, orjson.dumps(_error(wording)), dict(headers))
+    return Reply(wording.status or status, write(_error(wording)), dict(headers))
 
 
 def error_event(wording: Wording) -> bytes:
@@ -39,14 +38,14 @@ def error_event(wording: Wording) -> bytes:
 
 
 def named_event(name: str, value: Mapping[str, object]) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(value) + b"\n\n"
+    return b"event: " + name.encode() + b"\ndata: " + write(value) + b"\n\n"
 
 
 def models_reply(names: Sequence[str]) -> Reply:
     """`GET /v1/models` as Anthropic's clients read it: what is declared, and nothing of who serves it."""
     models = [{"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"} for name in names]
     ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
-    return Reply(200, orjson.dumps({"data": models, "has_more": False, **ends}))
+    return Reply(200, write({"data": models, "has_more": False, **ends}))
 
 
 def _error(wording: Wording) -> dict[str, object]:

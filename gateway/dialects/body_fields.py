@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from gateway.dialects.barred import key_of, mend
 from gateway.dialects.dialect import BodyError
 
 LARGEST: Final = 2**53 - 1
@@ -19,9 +20,9 @@ def invalid(name: str, what: str) -> BodyError:
     return BodyError("body_invalid", f"The field {name} must be {what}.", name)
 
 
-def not_allowed(name: str, allow: str = "") -> BodyError:
-    key = f"allow.{allow or name}"
-    return BodyError("not_allowed", f"The field {name} is not allowed by this policy ({key}).", name, key)
+def not_allowed(name: str, thing: str, kind: str = "field") -> BodyError:
+    """`thing`: what it is, by the name that policies have for it."""
+    return BodyError("not_allowed", f"The {kind} {name} is not allowed here: {mend(thing)}.", name, key_of(thing))
 
 
 def text_of(body: Mapping[str, Any], name: str) -> str:

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Any, Protocol
 
 from gateway.accounting.usage import Reading, Usage
+from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.known import Known, KnownTools, MessagesRead
 from gateway.frozen import frozen
 from gateway.metering.reader import EventReader as EventReader
@@ -87,6 +88,8 @@ class CallRequest:
     """Tokens that the body gives as numbers."""
     prompt_begins: int | None = None
     """Prompts that begin with a text, where a tokenizer may put a token before; None: every one, if no numbers are given."""
+    prompt_literal: bool = False
+    """The names of special tokens in these prompts are ordinary text to the engine."""
     generates: bool = True
     """False where nothing is generated (embeddings, rerank): no cap is written, and nothing is reserved but the prompt."""
     json_lines: bool = False
@@ -114,6 +117,16 @@ class ForwardFacts:
     request_id_field: str = ""
 
 
+NAME_MAX = 128
+MESSAGE_MAX = 1_000
+"""Characters of what a refusal repeats: an agent may call a field whatever it likes."""
+
+
+def _sayable(text: str, most: int) -> str:
+    """Bounded, and valid Unicode: it goes into answers, logs and the ledger."""
+    return text[:most].encode("utf-8", "backslashreplace").decode()
+
+
 class BodyError(Exception):
     """The body can't be admitted. `code` is `not_allowed`, `model_not_found` or `body_invalid`.
 
@@ -121,10 +134,11 @@ class BodyError(Exception):
     """
 
     def __init__(self, code: str, message: str, field_name: str = "", allow_key: str = "") -> None:
+        message = _sayable(message, MESSAGE_MAX)
         super().__init__(message)
         self.code = code
         self.message = message
-        self.field_name = field_name
+        self.field_name = _sayable(field_name, NAME_MAX)
         self.allow_key = allow_key
 
 
@@ -168,10 +182,10 @@ class Dialect(Protocol):
     settings: frozenset[str]
     """Body fields that are settings: on record in full, as asked and as sent. Of every other field: name, bytes, SHA-256."""
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         """Raises BodyError on wrong types, hosted tools, remote content, and all else by which an agent would make the engine act for it.
 
-        `allowed`: what the policy allows all the same, by the names that stand after `allow.`. `known`: what its messages begin with, read before in the
+        `allowed`: what the policy allows all the same. `known`: what its messages begin with, read before in the
         same format under the same `allowed`.
         """
 

@@ -21,6 +21,8 @@ _BLANK: Final = b" \t\r\n"
 _OPENS: Final = b"[{"
 _QUOTE: Final = 0x22
 _COLON: Final = 0x3A
+TRIED_MAX: Final = 4
+"""Each try reads the value from its beginning: where a name stands a thousand times inside, every token is read once instead."""
 
 
 def field_spans(raw: bytes, body: Mapping[str, object]) -> dict[str, Span]:
@@ -46,22 +48,26 @@ def field_spans(raw: bytes, body: Mapping[str, object]) -> dict[str, Span]:
 
 
 def _end_before(raw: bytes, begin: int, following: str | None) -> int:
-    """The end of a list or object that stands before the field `following`. A quote inside a text is escaped, so the name can only be found as a name."""
+    """The end of a list or object that stands before the field `following`; -1: it was not found so.
+
+    A quote inside a text is escaped, so the name can only be found as a name; but it may be one inside, and the field itself may be spelled with escapes. A
+    list or object has one end at which it is whole.
+    """
     if following is None:
         return _trimmed(raw, begin, raw.rindex(b"}"))
     name = b'"' + following.encode("utf-8", "surrogatepass") + b'"'
-    found: list[int] = []
+    tried = 0
     at = raw.find(name, begin)
-    while at >= 0:
+    while at >= 0 and tried < TRIED_MAX:
         end = _trimmed(raw, begin, at)
         after = at + len(name)
         if raw[end - 1] == 0x2C and raw[after : after + 16].lstrip(_BLANK)[:1] == b":":
-            found.append(_trimmed(raw, begin, end - 1))
+            end = _trimmed(raw, begin, end - 1)
+            if _whole(raw[begin:end]):
+                return end
+            tried += 1
         at = raw.find(name, after)
-    if len(found) == 1:
-        return found[0]
-    # A field inside bears the same name: the value ends where it first is whole.
-    return next((end for end in found if _whole(raw[begin:end])), -1)
+    return -1
 
 
 def _whole(value: bytes) -> bool:

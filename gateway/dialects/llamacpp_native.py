@@ -11,9 +11,10 @@ from typing import Any, Final
 import orjson
 
 from gateway.accounting.usage import Reading, Usage
-from gateway.dialects.body_fields import flag, not_allowed, smallest_cap, whole_number
+from gateway.dialects.barred import NOTHING, Allowed
+from gateway.dialects.body_fields import flag, smallest_cap, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, ReplyKind, Wording
-from gateway.dialects.guard import guard_fields, guard_part
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own, guard_part
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.llamacpp_events import CompletionReader
@@ -21,6 +22,7 @@ from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import data_event, error_of, reply
 from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA, OURS, lower
 from gateway.dialects.plain_prompt import PlainPrompt, read_prompt
+from gateway.dialects.received import write
 from gateway.dialects.vector_reader import VectorReader
 
 SETTINGS: Final = frozenset(
@@ -58,7 +60,7 @@ class _LlamaCpp:
             return reply(wording)
         plain = error_of(wording)
         error = {"code": 400, "message": plain.pop("error"), "type": "exceed_context_size_error"}
-        return Reply(400, orjson.dumps({"error": {**error, "n_prompt_tokens": plain["n_prompt_tokens"], "n_ctx": plain["n_ctx"]}}), reply(wording).headers)
+        return Reply(400, write({"error": {**error, "n_prompt_tokens": plain["n_prompt_tokens"], "n_ctx": plain["n_ctx"]}}), reply(wording).headers)
 
     def error_event(self, wording: Wording) -> bytes:
         return data_event(error_of(wording))
@@ -92,10 +94,11 @@ class LlamaCppCompletion(_LlamaCpp):
 
     name = "llamacpp.completion"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
-        if (whole_number(body, "n", 1) or 1) > 1:
-            raise not_allowed("n")
+        whole_number(body, "n", 1)
+        guard_own(body, self.name, allowed)
+        guard_inputs(body, "prompt")
         images = body.get("image_data")
         if images is not None:
             guard_part({"image": images}, "image", allowed)
@@ -125,9 +128,10 @@ class LlamaCppEmbedding(_LlamaCpp):
 
     name = "llamacpp.embedding"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
         name = "content" if "content" in body else "input"
+        guard_inputs(body, name)
         return self._request(body, read_prompt(body.get(name), name, allowed), generates=False)
 
     def reader(self, request: CallRequest, engine: str) -> MarkedReader:

@@ -13,14 +13,16 @@ import orjson
 
 from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.answer_errors import EngineError
-from gateway.dialects.body_fields import flag, invalid, not_allowed, smallest_cap, text_of
+from gateway.dialects.barred import NOTHING, Allowed
+from gateway.dialects.body_fields import flag, invalid, smallest_cap, text_of
 from gateway.dialects.dialect import CallRequest, ForwardFacts, PromptSizes, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_part
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own, guard_part
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import error_of, reply
 from gateway.dialects.output_caps import CAPS, OURS, lower
+from gateway.dialects.received import write
 from gateway.dialects.usage_report import NotBelieved, Report, inner, number, within
 from gateway.metering.reader import Mark
 
@@ -34,11 +36,11 @@ class LmStudioChat:
     cap_names: tuple[str, ...] = CAPS
     settings: frozenset[str] = SETTINGS
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
-        if body.get("context_length") is not None and "context_length" not in allowed:
-            raise not_allowed("context_length")  # it would load the model anew
+        guard_own(body, self.name, allowed)
+        guard_inputs(body, "input")
         parts: list[str] = []
         pictures = messages = 0
         given = body.get("input")
@@ -175,4 +177,4 @@ def _items(given: object) -> list[dict[str, Any]]:
 
 
 def _named(value: Mapping[str, object]) -> bytes:
-    return b"event: " + str(value["type"]).encode() + b"\ndata: " + orjson.dumps(value) + b"\n\n"
+    return b"event: " + str(value["type"]).encode() + b"\ndata: " + write(value) + b"\n\n"

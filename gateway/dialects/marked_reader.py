@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from gateway.accounting.usage import ErrorClass, MeterSource, Reading, Usage
-from gateway.dialects.answer_errors import EngineError, class_of_status, error_of
+from gateway.accounting.usage import MeterSource, Reading
+from gateway.dialects.answer_errors import EngineError, error_of
 from gateway.dialects.json_text import parse
 from gateway.dialects.openai_answer import Delivered
+from gateway.dialects.readings import error_class_of, read, refused, source_of
 from gateway.dialects.usage_report import Report
 from gateway.metering.framing import Frame, FrameKind
 from gateway.metering.reader import Mark
@@ -107,42 +108,22 @@ class MarkedReader(ABC):
 
     def reading(self, status: int, truncated: bool) -> Reading:
         if status and not 200 <= status < 300:
-            return self._refused(status)
-        report, delivered = self.report, self.delivered
+            return refused(status, self._error, [anomaly for anomaly in self._anomalies if anomaly != "body_of_another_format"])
         completed = self._error is None and self.all_ended
-        source = MeterSource.MISSING
-        if report is not None and report.whole:
-            source = MeterSource.REPORTED if self.final and report.exact else MeterSource.ESTIMATED
-        reasons = tuple(delivered.finish[index] for index in sorted(delivered.finish))
+        source = source_of(self.report, final=self.final and self.report is not None and self.report.exact)
         if source is MeterSource.MISSING and completed:
             self.note("usage_missing")
-        return Reading(
-            usage=Usage(
-                input_tokens=report.input_tokens if report else None,
-                output_tokens=report.output_tokens if report else None,
-                cached_tokens=report.cached_tokens if report else None,
-                cache_write_tokens=report.cache_write_tokens if report else None,
-                reasoning_tokens=report.reasoning_tokens if report else None,
-                tool_calls=len(delivered.calls),
-            ),
-            source=source,
+        return read(
+            self.delivered,
+            self.report,
+            source,
             status=status,
-            completed=completed,
-            error_class=None if completed else self._class(),
-            error_code=self._error.code if self._error is not None else None,
+            error_class=None if completed else error_class_of(self._error, body=self._body, anything=self._anything),
+            error=self._error,
             error_first=self._error_first,
-            finish_reason=reasons[0] if reasons else None,
-            finish_reasons=reasons,
-            response_id=delivered.response_id,
-            model=delivered.model,
-            tool_call_ids=tuple(delivered.call_ids),
-            content_seen=delivered.anything,
-            running_output=self.running,
+            running=self.running,
+            anomalies=self._anomalies,
             open_block=self.open_block,
-            text_bytes=delivered.text_bytes,
-            reasoning_bytes=delivered.reasoning_bytes,
-            tool_argument_bytes=delivered.tool_argument_bytes,
-            anomalies=tuple(self._anomalies),
         )
 
     def running_output(self) -> int | None:
@@ -153,23 +134,6 @@ class MarkedReader(ABC):
 
     def delivered_text(self) -> str:
         return self.delivered.everything()
-
-    def _class(self) -> ErrorClass:
-        if self._error is not None:
-            return ErrorClass.ERROR_IN_200 if self._body else ErrorClass.MID_STREAM_ERROR
-        return ErrorClass.TRUNCATED if self._anything else ErrorClass.EMPTY_STREAM
-
-    def _refused(self, status: int) -> Reading:
-        return Reading(
-            usage=Usage(tool_calls=0),
-            source=MeterSource.MISSING,
-            status=status,
-            completed=False,
-            error_class=class_of_status(status, self._error),
-            error_code=self._error.code if self._error is not None else None,
-            error_first=True,
-            anomalies=tuple(anomaly for anomaly in self._anomalies if anomaly != "body_of_another_format"),
-        )
 
     def _fail(self, error: EngineError) -> None:
         if self._error is None:

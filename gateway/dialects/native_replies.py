@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import orjson
-
 from gateway.dialects.dialect import Reply, ReplyKind, Wording
+from gateway.dialects.received import write
 
 RETRY_AFTER_S: Final = 2
 _STOP: Final[Mapping[str, str]] = {"x-should-retry": "false"}
@@ -28,7 +27,7 @@ _FORMS: Final[Mapping[ReplyKind, tuple[int, Mapping[str, str]]]] = {
 
 def reply(wording: Wording) -> Reply:
     status, headers = _FORMS[wording.kind]
-    return Reply(wording.status or status, orjson.dumps(error_of(wording)), dict(headers))
+    return Reply(wording.status or status, write(error_of(wording)), dict(headers))
 
 
 def error_of(wording: Wording) -> dict[str, object]:
@@ -40,15 +39,15 @@ def error_of(wording: Wording) -> dict[str, object]:
 
 
 def line(value: Mapping[str, object]) -> bytes:
-    return orjson.dumps(value) + b"\n"
+    return write(value) + b"\n"
 
 
 def data_event(value: Mapping[str, object]) -> bytes:
-    return b"data: " + orjson.dumps(value) + b"\n\n"
+    return b"data: " + write(value) + b"\n\n"
 
 
 def tags_reply(names: Sequence[str]) -> Reply:
     """`GET /api/tags`: what is declared, and nothing of who serves it."""
     details = {"parent_model": "", "format": "", "family": "", "families": [], "parameter_size": "", "quantization_level": ""}
     models = [{"name": name, "model": name, "modified_at": "1970-01-01T00:00:00Z", "size": 0, "digest": "", "details": details} for name in names]
-    return Reply(200, orjson.dumps({"models": models}))
+    return Reply(200, write({"models": models}))

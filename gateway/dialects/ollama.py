@@ -11,6 +11,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.accounting.usage import Reading, Usage
+from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import invalid, object_of, text_of
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
 from gateway.dialects.json_text import compact
@@ -38,10 +39,12 @@ class _Ollama:
         removed = facts.strip_fields | OURS | {"n", *CAPS}
         body = {name: value for name, value in request.body.items() if name not in removed}
         body["model"] = facts.model
+        options = {name: value for name, value in object_of(request.body, "options").items() if name not in removed}
         if self.generates:
-            options = {name: value for name, value in object_of(request.body, "options").items() if name not in removed}
             lower(options, ceiling_per_choice)
             body["options"] = {**options, facts.cap_name: ceiling_per_choice}
+        elif options or "options" in body:
+            body["options"] = options
         for name, text in facts.pin_fields.items():
             body[name] = orjson.loads(text)
         return body
@@ -68,9 +71,9 @@ class OllamaChat(_Ollama):
 
     name = "ollama.chat"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
-        guard(body, allowed)
+        guard(body, allowed, "messages")
         parts, pictures, names = read_chat(body, allowed)
         return CallRequest(
             model=model,
@@ -97,9 +100,9 @@ class OllamaGenerate(_Ollama):
 
     name = "ollama.generate"
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
-        guard(body, allowed)
+        guard(body, allowed, "prompt")
         prompt = text_of(body, "prompt")  # without one the engine loads or unloads the model
         parts = [prompt, *(value for name in ("system", "suffix") if isinstance(value := body.get(name), str))]
         if body.get("format") is not None:
@@ -131,9 +134,9 @@ class OllamaEmbed(_Ollama):
     name = "ollama.embed"
     generates = False
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
-        guard(body, allowed)
+        guard(body, allowed, "input")
         given = body.get("input")
         texts = [given] if isinstance(given, str) else given
         if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):

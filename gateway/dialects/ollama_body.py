@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
+from gateway.dialects.barred import RUNNER_OPTIONS, Allowed
 from gateway.dialects.body_fields import invalid, list_of_objects, not_allowed, object_of, smallest_cap, whole_number
-from gateway.dialects.guard import guard_fields, guard_part, guard_tools
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own, guard_part, guard_tools
 from gateway.dialects.json_text import compact
 from gateway.dialects.output_caps import CAPS
 
-RUNNER_OPTIONS: Final = ("num_gpu", "main_gpu", "num_batch", "num_thread", "use_mmap", "use_mlock", "numa", "low_vram", "vocab_only", "f16_kv", "num_gqa")
-"""They load the model anew, for everybody."""
-_GUARDED: Final = ("template",)
-"""Words of a template that nobody measured."""
 
-
-def guard(body: Mapping[str, Any], allowed: frozenset[str]) -> None:
+def guard(body: Mapping[str, Any], allowed: Allowed, own: str) -> None:
     """Raises BodyError."""
     guard_fields(body, allowed)
+    guard_inputs(body, own)
     options = object_of(body, "options")
-    for name in _GUARDED:
-        if body.get(name) and name not in allowed:
-            raise not_allowed(name)
+    for holder in (body, options):
+        whole_number(holder, "n", 1)
+        guard_own(holder, "ollama.chat", allowed)
     for name in RUNNER_OPTIONS:
         if options.get(name) is not None and "runner_options" not in allowed:
             raise not_allowed(f"options.{name}", "runner_options")
     guard_fields(options, allowed)
-    if (whole_number(body, "n", 1) or 1) > 1 or (whole_number(options, "n", 1) or 1) > 1:
-        raise not_allowed("n")
 
 
 def asked_output(body: Mapping[str, Any]) -> int | None:
@@ -48,7 +43,7 @@ def streams(body: Mapping[str, Any]) -> bool:
     return value is not False
 
 
-def pictures_of(holder: Mapping[str, Any], name: str, allowed: frozenset[str]) -> int:
+def pictures_of(holder: Mapping[str, Any], name: str, allowed: Allowed) -> int:
     """Bytes in base64, never an address."""
     images = holder.get("images")
     if images is None:
@@ -59,7 +54,7 @@ def pictures_of(holder: Mapping[str, Any], name: str, allowed: frozenset[str]) -
     return len(images)
 
 
-def read_chat(body: Mapping[str, Any], allowed: frozenset[str]) -> tuple[list[str], int, tuple[str, ...]]:
+def read_chat(body: Mapping[str, Any], allowed: Allowed) -> tuple[list[str], int, tuple[str, ...]]:
     """Texts, pictures and the names of tools."""
     messages = list_of_objects(body, "messages")
     if not messages:

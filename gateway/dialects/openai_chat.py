@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.accounting.usage import Reading, Usage
+from gateway.dialects.barred import GUARDED, NOTHING, Allowed
 from gateway.dialects.body_fields import flag, invalid, list_of_objects, object_of, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Reply, Wording
-from gateway.dialects.guard import GUARDED, guard_fields, guard_spelling, guard_tools
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_spelling, guard_tools
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.openai_chunks import ChunkReader
@@ -31,10 +32,11 @@ class OpenAIChat:
     cap_names: tuple[str, ...] = CAPS
     settings: frozenset[str] = SETTINGS
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
         guard_spelling(body, _SPELLED)
+        guard_inputs(body, "messages")
         messages = list_of_objects(body, "messages") if known is None else body["messages"]
         if not messages:
             raise invalid("messages", "a list that is not empty")
@@ -86,7 +88,7 @@ class OpenAIChat:
         return length_end(reading, request, usage, "chat.completion.chunk", {"delta": {}})
 
 
-def _texts(messages: list[dict[str, Any]], tools: list[dict[str, Any]], others: list[str], allowed: frozenset[str]) -> tuple[str, ...]:
+def _texts(messages: list[dict[str, Any]], tools: list[dict[str, Any]], others: list[str], allowed: Allowed) -> tuple[str, ...]:
     texts: list[str] = []
     read_messages(messages, texts, allowed)
     return (*texts, *map(compact, tools), *others)

@@ -6,16 +6,17 @@ finishes its choice, is final; anything else is a running total. `[DONE]` is nei
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
 
-from gateway.accounting.usage import ErrorClass, MeterSource, Reading, Usage
-from gateway.dialects.answer_errors import EngineError, class_of_status, error_of
+from gateway.accounting.usage import MeterSource, Reading
+from gateway.dialects.answer_errors import EngineError, error_of
 from gateway.dialects.json_text import parse
 from gateway.dialects.openai_answer import Delivered
 from gateway.dialects.openai_counts import Counts
+from gateway.dialects.readings import error_class_of, read, refused, source_of
 from gateway.metering.framing import Frame, FrameKind
 from gateway.metering.reader import Mark
 
@@ -149,42 +150,23 @@ class ChunkReader:
 
     def reading(self, status: int, truncated: bool) -> Reading:
         if status and not 200 <= status < 300:
-            return self._refused(status)
-        delivered = self.delivered
-        counts = self._counts.result(delivered.finish, self._done)
-        completed = self._error is None and (self._whole_body or self._finished(counts is not None and counts.final, truncated))
+            return refused(status, self._error, self._anomalies)
+        finish = self.delivered.finish
+        counts = self._counts.result(finish, self._done)
+        final = counts is not None and counts.final
+        completed = self._error is None and (self._whole_body or self._finished(final, truncated))
         report = counts.report if counts is not None else None
-        source = MeterSource.MISSING
-        if counts is not None and counts.report.whole:
-            source = MeterSource.REPORTED if counts.final else MeterSource.ESTIMATED
-        indexes = sorted(delivered.finish)
-        reasons = tuple(delivered.finish[index] for index in indexes)
-        return Reading(
-            usage=Usage(
-                input_tokens=report.input_tokens if report else None,
-                output_tokens=report.output_tokens if report else None,
-                cached_tokens=report.cached_tokens if report else None,
-                cache_write_tokens=report.cache_write_tokens if report else None,
-                reasoning_tokens=report.reasoning_tokens if report else None,
-                tool_calls=len(delivered.calls),
-            ),
-            source=source,
+        source = source_of(report, final=final)
+        return read(
+            self.delivered,
+            report,
+            source,
             status=status,
-            completed=completed,
-            error_class=None if completed else self._class(),
-            error_code=self._error.code if self._error is not None else None,
+            error_class=None if completed else error_class_of(self._error, body=self._body, anything=self._anything),
+            error=self._error,
             error_first=self._error_first,
-            finish_reason=reasons[0] if reasons else None,
-            finish_reasons=reasons,
-            response_id=delivered.response_id,
-            model=delivered.model,
-            tool_call_ids=tuple(delivered.call_ids),
-            content_seen=delivered.anything,
-            running_output=self._counts.running,
-            text_bytes=delivered.text_bytes,
-            reasoning_bytes=delivered.reasoning_bytes,
-            tool_argument_bytes=delivered.tool_argument_bytes,
-            anomalies=self._flags(source, completed, reasons),
+            running=self._counts.running,
+            anomalies=self._flags(source),
         )
 
     def running_output(self) -> int | None:
@@ -205,25 +187,8 @@ class ChunkReader:
             return False
         return self._done or len(finish) >= self._choices or (not truncated and final_usage)
 
-    def _class(self) -> ErrorClass:
-        if self._error is not None:
-            return ErrorClass.ERROR_IN_200 if self._body else ErrorClass.MID_STREAM_ERROR
-        return ErrorClass.TRUNCATED if self._anything else ErrorClass.EMPTY_STREAM
-
-    def _refused(self, status: int) -> Reading:
-        return Reading(
-            usage=Usage(tool_calls=0),
-            source=MeterSource.MISSING,
-            status=status,
-            completed=False,
-            error_class=class_of_status(status, self._error),
-            error_code=self._error.code if self._error is not None else None,
-            error_first=True,
-            anomalies=tuple(self._anomalies),
-        )
-
-    def _flags(self, source: MeterSource, completed: bool, reasons: tuple[str | None, ...]) -> tuple[str, ...]:
-        flags = dict(self._anomalies)
+    def _flags(self, source: MeterSource) -> Iterable[str]:
+        flags, reasons = dict(self._anomalies), self.delivered.finish.values()
         if source is MeterSource.MISSING and (self.delivered.finish or self._whole_body):
             flags["usage_missing"] = None
         if not self._body and (self._events or self._done):
@@ -231,7 +196,7 @@ class ChunkReader:
                 flags["missing_done"] = None
             elif self._error is None and not (reasons and all(reasons)):
                 flags["done_without_finish"] = None
-        return tuple(flags)
+        return flags
 
     def _fail(self, error: EngineError) -> None:
         if self._error is None:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.accounting.usage import Reading, Usage
-from gateway.dialects.body_fields import flag, invalid, not_allowed, object_of, smallest_cap, text_of, whole_number
+from gateway.dialects.barred import NOTHING, Allowed
+from gateway.dialects.body_fields import flag, invalid, object_of, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
-from gateway.dialects.guard import guard_fields
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.openai_chunks import ChunkReader
@@ -22,8 +23,6 @@ from gateway.dialects.prompts import PROMPTS_MAX, read_prompts
 
 _CONVERSATION: Final = ("messages", "input", "tools", "functions")
 """Fields of other formats: a server that takes several must not read these in place of the prompt."""
-_ELSEWHERE: Final = ("image_data", "images", "input_extra", "input_prefix", "input_suffix", "multimodal_data")
-"""Prompt that no counting here would see."""
 _RENDERED_FIELDS: Final = ("suffix", "json_schema", "grammar", "response_format", "structured_outputs", "guided_json")
 
 
@@ -34,7 +33,7 @@ class OpenAICompletions:
     cap_names: tuple[str, ...] = CAPS
     settings: frozenset[str] = SETTINGS | {"best_of", "echo"}
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         choices = choices_of(body)
         plain = {name: value for name, value in body.items() if name != "best_of"} if body.get("best_of") == choices else body  # it asks for no more than `n`
@@ -42,9 +41,8 @@ class OpenAICompletions:
         for name in _CONVERSATION:
             if body.get(name):
                 raise invalid(name, "absent beside a prompt")
-        for name in _ELSEWHERE:
-            if body.get(name) and name not in allowed:
-                raise not_allowed(name)
+        guard_own(body, self.name, allowed)
+        guard_inputs(body, "prompt")
         prompts = read_prompts(body.get("prompt"), "prompt")
         if prompts.count * choices > PROMPTS_MAX:
             raise invalid("n", "smaller")

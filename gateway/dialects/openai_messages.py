@@ -7,8 +7,8 @@ from typing import Any, Final, overload
 
 import orjson
 
-from gateway.dialects.body_fields import invalid
-from gateway.dialects.dialect import BodyError
+from gateway.dialects.barred import Allowed
+from gateway.dialects.body_fields import invalid, not_allowed
 from gateway.dialects.guard import guard_part
 from gateway.dialects.json_text import compact, sizes
 from gateway.dialects.known import MessagesRead
@@ -45,7 +45,7 @@ class LateTexts(Sequence[str]):
         return iter(self._texts())
 
 
-def read_messages(messages: Sequence[Mapping[str, Any]], texts: list[str], allowed: frozenset[str]) -> MessagesRead:
+def read_messages(messages: Sequence[Mapping[str, Any]], texts: list[str], allowed: Allowed) -> MessagesRead:
     """Adds every text that a template can render to `texts`. Raises BodyError."""
     before = len(texts)
     pictures = calls = call_bytes = 0
@@ -70,7 +70,7 @@ def _each_bytes(calls: list[Any], texts: list[str]) -> int:
     return len(text) - 1 - len(calls)
 
 
-def _read_message(message: Mapping[str, Any], texts: list[str], allowed: frozenset[str]) -> int:
+def _read_message(message: Mapping[str, Any], texts: list[str], allowed: Allowed) -> int:
     """Returns the number of pictures."""
     if not isinstance(message.get("role"), str):
         raise invalid("messages.role", "a text")
@@ -83,18 +83,14 @@ def _read_message(message: Mapping[str, Any], texts: list[str], allowed: frozens
                 pictures += _read_part(part, texts, allowed)
         elif name == "content" and value is not None:
             raise invalid("messages.content", "a text or a list of parts")
-        elif name == "audio" and isinstance(value, dict) and "id" in value and "audio" not in allowed:
-            raise _reference("messages.audio.id")
+        elif name == "audio" and isinstance(value, dict) and "id" in value and "file_ids" not in allowed:
+            raise not_allowed("messages.audio.id", "file_ids")
         elif value is not None and not isinstance(value, bool) and not (name == "tool_calls" and value.__class__ is list and value):
             texts.append(compact(value))
     return pictures
 
 
-def _reference(name: str) -> BodyError:
-    return BodyError("not_allowed", f"The field {name} refers to something that is not in the body (allow.audio).", name, "allow.audio")
-
-
-def _read_part(part: object, texts: list[str], allowed: frozenset[str]) -> int:
+def _read_part(part: object, texts: list[str], allowed: Allowed) -> int:
     if isinstance(part, str):
         texts.append(part)
         return 0

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import orjson
-
 from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.dialect import CallRequest, Reply, ReplyKind, Wording
+from gateway.dialects.received import write
 
 DONE: Final = b"data: [DONE]\n\n"
 RETRY_AFTER_S: Final = 2
@@ -35,7 +34,7 @@ def reply(wording: Wording, final_status: int = 404) -> Reply:
     """`final_status`: of a final refusal in this format."""
     status, _, headers = _FORMS[wording.kind]
     own = final_status if wording.kind in _FINAL else status
-    return Reply(wording.status or own, orjson.dumps({"error": error_object(wording)}), dict(headers))
+    return Reply(wording.status or own, write({"error": error_object(wording)}), dict(headers))
 
 
 def error_event(wording: Wording) -> bytes:
@@ -44,7 +43,7 @@ def error_event(wording: Wording) -> bytes:
 
 
 def data_event(value: Mapping[str, object]) -> bytes:
-    return b"data: " + orjson.dumps(value) + b"\n\n"
+    return b"data: " + write(value) + b"\n\n"
 
 
 def length_end(reading: Reading, request: CallRequest, usage: Usage | None, kind: str, part: Mapping[str, object]) -> bytes:
@@ -68,7 +67,7 @@ def length_end(reading: Reading, request: CallRequest, usage: Usage | None, kind
 def models_reply(names: Sequence[str]) -> Reply:
     """`GET /v1/models`: what is declared, and nothing of who serves it."""
     models = [{"id": name, "object": "model", "created": 0, "owned_by": "model-gateway"} for name in names]
-    return Reply(200, orjson.dumps({"object": "list", "data": models}))
+    return Reply(200, write({"object": "list", "data": models}))
 
 
 def error_object(wording: Wording) -> dict[str, object]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.accounting.usage import Reading, Usage
-from gateway.dialects.body_fields import flag, invalid, list_of_objects, not_allowed, object_of, smallest_cap, text_of, whole_number
+from gateway.dialects.barred import NOTHING, Allowed
+from gateway.dialects.body_fields import flag, invalid, list_of_objects, object_of, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, PromptSizes, Rendering, Reply, Wording
-from gateway.dialects.guard import guard_fields
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own
 from gateway.dialects.json_text import compact, size
 from gateway.dialects.known import Known
 from gateway.dialects.openai_settings import SETTINGS, choices_of, forwarded
@@ -17,8 +18,6 @@ from gateway.dialects.responses_body import Gathered, read_input, read_tools
 from gateway.dialects.responses_events import ResponsesReader
 from gateway.dialects.responses_replies import error_event, length_end, reply
 
-_STATE: Final = ("prompt", "context_management", "multi_agent")
-"""A prompt kept elsewhere, and work that an engine would do beside the answer."""
 _OTHER_FORMATS: Final = ("messages", "functions")
 _RENDERED_FIELDS: Final = ("response_format", "json_schema", "grammar", "chat_template_kwargs", "structured_outputs", "guided_json")
 
@@ -32,12 +31,11 @@ class OpenAIResponses:
         "background", "include", "max_tool_calls", "previous_response_id", "prompt_cache_retention", "truncation",
     }  # fmt: skip
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
-        for name in _STATE:
-            if body.get(name) and name not in allowed:
-                raise not_allowed(name)
+        guard_own(body, self.name, allowed)
+        guard_inputs(body, "input", "prompt")
         for name in _OTHER_FORMATS:
             if body.get(name):
                 raise invalid(name, "absent beside an input")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.dialects.barred import Allowed
 from gateway.dialects.body_fields import invalid
 from gateway.dialects.guard import guard_part
 from gateway.dialects.prompts import PROMPTS_MAX, read_prompts
@@ -22,7 +23,7 @@ class PlainPrompt:
     pictures: int = 0
 
 
-def read_prompt(value: object, name: str, allowed: frozenset[str]) -> PlainPrompt:
+def read_prompt(value: object, name: str, allowed: Allowed) -> PlainPrompt:
     """Raises BodyError."""
     items = value if isinstance(value, list) else [value]
     found = PlainPrompt()
@@ -47,7 +48,7 @@ def _plain(value: object, name: str, found: PlainPrompt) -> None:
     found.begins += prompts.begins
 
 
-def _with_media(value: Mapping[str, Any], name: str, found: PlainPrompt, allowed: frozenset[str]) -> None:
+def _with_media(value: Mapping[str, Any], name: str, found: PlainPrompt, allowed: Allowed) -> None:
     text, media = value.get("prompt_string"), value.get("multimodal_data", [])
     if not isinstance(text, str) or not isinstance(media, list) or not all(isinstance(item, str) for item in media):
         raise invalid(name, "a text beside a list of encoded media")

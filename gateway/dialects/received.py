@@ -57,9 +57,12 @@ class Received:
     def known(self) -> Known | None:
         return self.written.known if self.written is not None else None
 
-    def is_read_as(self, body: Mapping[str, Any]) -> bool:
-        """`body` holds the conversation as it was received."""
-        return all(body.get(name) is self.value.get(name) for name in KNOWN_FIELDS)
+    def known_of(self, body: Mapping[str, Any]) -> Known | None:
+        """What is known of `body`, which a policy made of this one."""
+        known = self.known
+        if known is None or body.get("messages") is not self.value.get("messages"):
+            return None
+        return known if known.tools is None or body.get("tools") is self.value.get("tools") else replace(known, tools=None)
 
     def spans(self) -> Mapping[str, Span]:
         return self.written.spans if self.written is not None else field_spans(self.raw, self.value)

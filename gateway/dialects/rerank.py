@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.accounting.usage import Reading, Usage
+from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import flag, invalid, text_of
 from gateway.dialects.dialect import CallRequest, ForwardFacts, PromptSizes, Rendering, Reply, Wording
-from gateway.dialects.guard import guard_fields
+from gateway.dialects.guard import guard_fields, guard_inputs
 from gateway.dialects.input_answer import InputReader
 from gateway.dialects.known import Known
 from gateway.dialects.openai_replies import error_event, reply
@@ -29,9 +30,10 @@ class Rerank:
         {*CAPS, "model", "stream", "top_n", "top_k", "return_documents", "return_text", "max_chunks_per_doc", "max_tokens_per_doc", "truncate_prompt_tokens"}
     )
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
+        guard_inputs(body, "documents")
         for name in _OTHER_INPUTS:
             if body.get(name):
                 raise invalid(name, "absent beside documents")
@@ -56,6 +58,7 @@ class Rerank:
             rendering=Rendering.PLAIN,
             prompt_texts=texts,
             prompt_begins=len(texts),
+            prompt_literal=True,
             sizes=PromptSizes(messages=len(documents)),
             generates=False,
         )

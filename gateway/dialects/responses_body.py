@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.dialects.body_fields import invalid, not_allowed, object_of
+from gateway.dialects.barred import Allowed, hosted_kind, tool_thing
+from gateway.dialects.body_fields import invalid, not_allowed
 from gateway.dialects.guard import guard_part
 from gateway.dialects.json_text import compact, size
 
-_CLIENT_TOOLS: Final = frozenset({"function", "custom", "local_shell", "apply_patch"})
-"""Run by the agent itself. All others are hosted, but a shell in the agent's own place, a search by the agent, and a namespace of its own tools."""
 _CALL_END: Final = "_call"
 _OUTPUT_END: Final = "_call_output"
 _REFERENCES: Final = frozenset({"item_reference"})
-_ACTS: Final = frozenset({"mcp_approval_response", "compaction_trigger"})
+_ACTS: Final = {"mcp_approval_response": "mcp", "compaction_trigger": "context_management"}
 """Items on which an engine would do more than answer."""
 _KNOWN_PARTS: Final = frozenset(
     {"input_image", "input_file", "input_audio", "image_url", "audio_url", "video_url", "input_video", "computer_screenshot", "file"}
@@ -37,7 +36,7 @@ class Gathered:
     pictures: int = 0
 
 
-def read_input(value: object, allowed: frozenset[str], gathered: Gathered) -> None:
+def read_input(value: object, allowed: Allowed, gathered: Gathered) -> None:
     """Raises BodyError."""
     if isinstance(value, str) and value:
         gathered.parts.append(value)
@@ -51,14 +50,14 @@ def read_input(value: object, allowed: frozenset[str], gathered: Gathered) -> No
         _read_item(item, allowed, gathered)
 
 
-def _read_item(item: Mapping[str, Any], allowed: frozenset[str], gathered: Gathered) -> None:
+def _read_item(item: Mapping[str, Any], allowed: Allowed, gathered: Gathered) -> None:
     kind = item.get("type", "message")
     if not isinstance(kind, str):
         raise invalid("input.type", "a text")
     if kind in _REFERENCES or ("role" not in item and kind == "message" and "content" not in item):
-        raise not_allowed("input.item_reference", "item_reference")
-    if kind in _ACTS and "hosted_tools" not in allowed:
-        raise not_allowed(f"input.{kind}", "hosted_tools")
+        raise not_allowed("input.item_reference", "item_references")
+    if (thing := _ACTS.get(kind)) is not None and thing not in allowed:
+        raise not_allowed(f"input.{kind}", thing)
     if kind == "message" and not isinstance(item.get("role"), str):
         raise invalid("input.role", "a text")
     gathered.messages += 1
@@ -79,7 +78,7 @@ def _read_item(item: Mapping[str, Any], allowed: frozenset[str], gathered: Gathe
             gathered.parts.append(compact(value))
 
 
-def _read_part(part: object, allowed: frozenset[str], gathered: Gathered) -> None:
+def _read_part(part: object, allowed: Allowed, gathered: Gathered) -> None:
     if isinstance(part, str):
         gathered.parts.append(part)
         return
@@ -93,7 +92,7 @@ def _read_part(part: object, allowed: frozenset[str], gathered: Gathered) -> Non
     gathered.pictures += kind in _PICTURES or not _PICTURES.isdisjoint(part)
 
 
-def read_tools(tools: Iterable[Mapping[str, Any]], allowed: frozenset[str], depth: int = _DEEPEST_NAMESPACE) -> tuple[str, ...]:
+def read_tools(tools: Iterable[Mapping[str, Any]], allowed: Allowed, depth: int = _DEEPEST_NAMESPACE) -> tuple[str, ...]:
     """The names of the tools offered. Raises BodyError."""
     names: list[str] = []
     for tool in tools:
@@ -106,18 +105,10 @@ def read_tools(tools: Iterable[Mapping[str, Any]], allowed: frozenset[str], dept
                 raise invalid("tools", "nested less deeply")
             names.extend(read_tools(inner, allowed, depth - 1))
             continue
-        if not _is_clients(tool, kind) and "hosted_tools" not in allowed:
-            raise not_allowed("tools", "hosted_tools")
+        if hosted_kind(tool, "openai.responses") is not None and not allowed.hosts(kind):
+            raise not_allowed("tools", tool_thing(kind))
         name = tool.get("name", kind if kind not in ("function", "custom") else None)
         if not isinstance(name, str):
             raise invalid("tools.name", "a text")
         names.append(name)
     return tuple(names)
-
-
-def _is_clients(tool: Mapping[str, Any], kind: str) -> bool:
-    if kind == "shell":
-        return object_of(tool, "environment").get("type") == "local"
-    if kind == "tool_search":
-        return tool.get("execution") == "client"
-    return kind in _CLIENT_TOOLS

@@ -20,7 +20,9 @@ from gateway.metering.reader import Mark
 
 _TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _SUCCESS: Final = frozenset({"completed", "incomplete"})
-_ENDED: Final = _SUCCESS | {"failed", "cancelled"}
+_FAILURE: Final = frozenset({"failed", "cancelled"})
+"""The engine's own end without success: one that was cancelled there is no answer that broke off."""
+_ENDED: Final = _SUCCESS | _FAILURE
 _TEXT: Final = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _REASONING: Final = frozenset({"response.reasoning_text.delta", "response.reasoning_summary_text.delta", "response.reasoning.delta"})
 _ARGUMENTS_END: Final = ("_arguments.delta", "_input.delta", "_code.delta", "_diff.delta", "_command.delta")
@@ -47,12 +49,14 @@ class ResponsesReader(MarkedReader):
         item = event.get("item")
         if isinstance(item, dict):
             return Mark.CONTENT if self._item(item, event, whole=kind.endswith(".done")) else Mark.PASS
-        response = event.get("response")
-        if not isinstance(response, dict):
-            return Mark.TERMINAL if kind in _TERMINAL else Mark.PASS
         terminal = kind in _TERMINAL
-        self._response(response, event.get("timings"), kind.removeprefix("response.") if terminal else "")
-        if kind == "response.failed":
+        ended = kind.removeprefix("response.") if terminal else ""
+        response = event.get("response")
+        if isinstance(response, dict):
+            self._response(response, event.get("timings"), ended)
+        elif ended in _FAILURE:
+            self._fail(EngineError())
+        if ended in _FAILURE:
             return ERROR
         return Mark.TERMINAL if terminal else Mark.PASS
 
@@ -92,8 +96,8 @@ class ResponsesReader(MarkedReader):
         self._take(self._counted(response, timings), ended)
         if status in _SUCCESS:
             self.end()
-        elif status == "failed":
-            self._fail(error_of({"error": response.get("error") or "failed"}) or EngineError())
+        elif status in _FAILURE:
+            self._fail(error_of({"error": response.get("error") or status}) or EngineError())
             self._error_first = self._error_first or self._body
 
     def _counted(self, response: Mapping[str, Any], timings: object) -> Report | None:

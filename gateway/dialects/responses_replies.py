@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
-
 from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.dialect import CallRequest, Reply, ReplyKind, Wording
 from gateway.dialects.openai_replies import error_object
 from gateway.dialects.openai_replies import reply as openai_reply
+from gateway.dialects.received import write
 
 FINAL_STATUS: Final = 400
 """Of a final refusal: every client that was measured stops on it after one refused call."""
@@ -53,7 +52,7 @@ def length_end(reading: Reading, request: CallRequest, usage: Usage | None) -> b
 
 
 def named_event(name: str, value: Mapping[str, object]) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + orjson.dumps({"type": name, "sequence_number": 0, **value}) + b"\n\n"
+    return b"event: " + name.encode() + b"\ndata: " + write({"type": name, "sequence_number": 0, **value}) + b"\n\n"
 
 
 def _response(status: str, response_id: str, model: str) -> dict[str, Any]:

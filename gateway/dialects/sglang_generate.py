@@ -12,9 +12,10 @@ from typing import Any, Final
 import orjson
 
 from gateway.accounting.usage import Reading, Usage
-from gateway.dialects.body_fields import flag, invalid, not_allowed, object_of, smallest_cap, whole_number
+from gateway.dialects.barred import NOTHING, Allowed
+from gateway.dialects.body_fields import flag, invalid, object_of, smallest_cap, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_part
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_own, guard_part
 from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader, added
 from gateway.dialects.native_replies import data_event, reply
@@ -26,7 +27,6 @@ from gateway.metering.reader import Mark
 SETTINGS: Final = frozenset({*CAPS, *MINIMA, *BUDGETS, "model", "stream", "sampling_params", "return_logprob", "top_logprobs_num", "logprob_start_len"})
 CHOICES_MAX: Final = 128
 _DONE: Final = b"data: [DONE]\n\n"
-_HIDDEN: Final = ("input_embeds", "return_hidden_states", "return_routed_experts", "custom_params")
 _MEDIA: Final = ("image_data", "audio_data", "video_data")
 
 
@@ -37,11 +37,10 @@ class SglangGenerate:
     cap_names: tuple[str, ...] = CAPS
     settings: frozenset[str] = SETTINGS
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
-        for name in _HIDDEN:
-            if body.get(name) and name not in allowed:
-                raise not_allowed(name)
+        guard_own(body, self.name, allowed)
+        guard_inputs(body, "text", "input_ids")
         sampling = object_of(body, "sampling_params")
         guard_fields(sampling, allowed)
         prompt = _prompt(body, allowed)
@@ -172,12 +171,12 @@ class GenerateReader(MarkedReader):
         return replace(whole, output_tokens=self.running) if whole is not None else None
 
 
-def _prompt(body: Mapping[str, Any], allowed: frozenset[str]) -> PlainPrompt:
+def _prompt(body: Mapping[str, Any], allowed: Allowed) -> PlainPrompt:
     name = "text" if body.get("text") is not None else "input_ids"
     return read_prompt(body.get(name), name, allowed)
 
 
-def _media(body: Mapping[str, Any], name: str, allowed: frozenset[str]) -> int:
+def _media(body: Mapping[str, Any], name: str, allowed: Allowed) -> int:
     value = body.get(name)
     if value is None:
         return 0

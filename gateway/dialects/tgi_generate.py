@@ -11,14 +11,16 @@ from typing import Any, Final
 import orjson
 
 from gateway.accounting.usage import Reading, Usage
-from gateway.dialects.body_fields import invalid, not_allowed, object_of, smallest_cap, whole_number
+from gateway.dialects.barred import NOTHING, Allowed
+from gateway.dialects.body_fields import invalid, not_allowed, object_of, smallest_cap
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Rendering, Reply, ReplyKind, Wording
-from gateway.dialects.guard import guard_fields
+from gateway.dialects.guard import guard_fields, guard_inputs
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import data_event, error_of, reply
 from gateway.dialects.output_caps import CAPS, OURS, lower
+from gateway.dialects.received import write
 from gateway.dialects.usage_report import NotBelieved, Report, inner, number
 from gateway.metering.reader import Mark
 
@@ -37,8 +39,9 @@ class TgiGenerate:
         self.name = name
         self._streams = streams
 
-    def read_request(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset(), known: Known | None = None) -> CallRequest:
+    def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         guard_fields(body, allowed)
+        guard_inputs(body, "inputs")
         parameters = object_of(body, "parameters")
         guard_fields(parameters, allowed)
         if body.get("stream") not in (None, self._streams):
@@ -46,12 +49,8 @@ class TgiGenerate:
         text = body.get("inputs")
         if not isinstance(text, str) or not text:
             raise invalid("inputs", "a text")
-        if _PICTURE in text and "](" in text and "image_url" not in allowed:
-            raise not_allowed("inputs", "image_url")
-        if (whole_number(parameters, "best_of", 1) or 1) > 1:
-            raise not_allowed("parameters.best_of", "best_of")
-        if parameters.get("adapter_id") is not None and "adapter_id" not in allowed:
-            raise not_allowed("parameters.adapter_id", "adapter_id")
+        if _PICTURE in text and "](" in text and "remote_images" not in allowed:
+            raise not_allowed("inputs", "remote_images")
         caps = [cap for cap in (smallest_cap(parameters, CAPS), smallest_cap(body, CAPS)) if cap is not None]
         return CallRequest(
             model=model if isinstance(model := body.get("model"), str) else "",
@@ -85,7 +84,7 @@ class TgiGenerate:
 
     def reply(self, wording: Wording) -> Reply:
         plain = reply(wording)
-        return Reply(plain.status, orjson.dumps(_typed(wording)), plain.headers)
+        return Reply(plain.status, write(_typed(wording)), plain.headers)
 
     def error_event(self, wording: Wording) -> bytes:
         return data_event(_typed(wording))

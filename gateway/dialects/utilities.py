@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from gateway.dialects.body_fields import flag, invalid, not_allowed
+from gateway.dialects.barred import NOTHING, Allowed
+from gateway.dialects.body_fields import flag, invalid
+from gateway.dialects.dialect import BodyError
 from gateway.dialects.prompts import read_prompts
 
 _TEXTS: Final = ("content", "prompt", "text")
@@ -26,7 +28,7 @@ class Utility(Protocol):
     def form(self) -> str:
         """The dialect in whose words it is refused; empty: OpenAI's."""
 
-    def read(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> str:
+    def read(self, body: Mapping[str, Any], allowed: Allowed = NOTHING) -> str:
         """The model that it names, or nothing. Raises BodyError."""
 
     def forward(self, body: Mapping[str, Any], model: str, strip_fields: frozenset[str]) -> dict[str, Any]:
@@ -40,7 +42,7 @@ class Texts:
     name: str = "tokenize"
     form: str = ""
 
-    def read(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> str:
+    def read(self, body: Mapping[str, Any], allowed: Allowed = NOTHING) -> str:
         named = [name for name in _TEXTS if body.get(name) is not None]
         if len(named) != 1:
             raise invalid("content", "one text")
@@ -59,7 +61,7 @@ class Numbers:
     name: str = "detokenize"
     form: str = ""
 
-    def read(self, body: Mapping[str, Any], allowed: frozenset[str] = frozenset()) -> str:
+    def read(self, body: Mapping[str, Any], allowed: Allowed = NOTHING) -> str:
         tokens = body.get("tokens")
         if not isinstance(tokens, list) or not all(isinstance(token, int) and not isinstance(token, bool) for token in tokens):
             raise invalid("tokens", "a list of token numbers")
@@ -73,7 +75,7 @@ class Numbers:
 def _known(body: Mapping[str, Any], names: tuple[str, ...]) -> None:
     for name in body:
         if name != "model" and name not in names and body[name] is not None:
-            raise not_allowed(name)
+            raise BodyError("not_allowed", f"The field {name} is none that this API takes.", name)
     for name in _FLAGS:
         flag(body, name)
 

@@ -46,4 +46,13 @@ GENERIC: Final = Engine(
     pool_idle_s=2.0,
     metrics_path="",
     minimum_output=1,
+    stops="not known: an answer in one piece is read to its end",
+    distrust=(
+        "llama-cpp-python: no usage in any stream, whatever is asked: counted",
+        "llama-cpp-python: another call may end yours (`interrupt_requests`; switch it off at the server)",
+        "TabbyAPI: usage only where it is asked for; LM Studio: often zeros for embeddings, and 200 for paths that it lacks, read as the error it is",
+        "TGI: usage for each prompt of plain completions, added up; with tools two generations, the second reported",
+        "transformers: usage in the finish event, and no `[DONE]`",
+        "mlx-lm: every failure is a 404",
+    ),
 )

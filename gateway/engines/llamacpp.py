@@ -4,6 +4,7 @@
 is then honoured to the token.
 A cap of 0 still makes one token. Streams carry `timings` unasked; asking for usage would move them off the finish event, so it is not asked.
 A call that does not stream runs on after its client left for as long as any other stream runs. Idle connections are closed after 5 s or 100 requests.
+A stream is cancelled some 0.2 s after its client left, but not while `/slots` is asked again and again: ask once.
 """
 
 from __future__ import annotations
@@ -46,5 +47,29 @@ LLAMA_CPP: Final = Engine(
     pool_idle_s=2.0,
     metrics_path="/metrics",
     minimum_output=1,
+    work_path="/slots",
+    work_form="slots",
     utilities={"tokenize": "/tokenize", "detokenize": "/detokenize", "anthropic.count_tokens": "/v1/messages/count_tokens"},
+    counts=frozenset(
+        {
+            "openai.chat",
+            "openai.completions",
+            "openai.responses",
+            "openai.embeddings",
+            "anthropic.messages",
+            "llamacpp.completion",
+            "llamacpp.embedding",
+            "rerank",
+        }
+    ),
+    reports_first=frozenset({"openai.chat", "openai.completions"}),
+    stops="a stream stops when its connection closes; an answer in one piece goes on for as long as any other stream runs, so it is read to its end",
+    distrust=(
+        "several choices or prompts in one piece: only the first one's usage is reported; refused unless the policy allows `unreported_answers`, then counted",
+        "Responses say `completed` where the cap cut them: `length` is told by the count",
+        "a cap of 0 makes one token all the same: 1 is held",
+        "an unknown model name is served all the same: the name is the gateway's to check",
+        "`timings.prompt_n` and its prompt metric leave out what came from the cache; Messages count it beside `input_tokens`",
+        "a Messages stream whose first token is half a character has no prompt count: then it is counted",
+    ),
 )

@@ -44,4 +44,13 @@ OLLAMA: Final = Engine(
     pool_idle_s=2.0,
     metrics_path="",
     minimum_output=1,
+    stops="it stops generating when the connection closes; reading the prompt may go on: an answer in one piece is read to its end",
+    distrust=(
+        "a prompt above its context is cut in silence: what is reported is what was read, not what was sent; set `context_tokens`",
+        "`prompt_eval_count` may be absent, or leave out cached tokens, by version: absent is unknown",
+        "OpenAI streams: usage of zeros on every event but the last",
+        "Messages: `message_start` has a guess of the prompt; the last `message_delta` counts",
+        "an error in an OpenAI stream is swallowed: the end without a finish is told as `engine_died`",
+        "`max_completion_tokens` is ignored: the cap is written as `max_tokens`",
+    ),
 )

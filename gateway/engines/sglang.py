@@ -1,7 +1,8 @@
 """SGLang.
 
 Its health path can generate a token when idle, so the list of models stands for it. It takes our call id as `rid`. A refusal can come as the first event
-of a 200. After an abort in its queue it goes on for a while (the abort runs 2 s later): an answer in one piece is read to its end."""
+of a 200. After an abort in its queue it goes on for a while (the abort runs 2 s later): an answer in one piece is read to its end. Its
+metrics are there only with `--enable-metrics`."""
 
 from __future__ import annotations
 
@@ -35,12 +36,25 @@ SGLANG: Final = Engine(
     strip_fields=STRIPPED,
     pin_fields={},
     asks_usage=True,
-    counter="",
+    counter="tokenize",
     cancels_whole=False,
     request_id_field="rid",
     pool_idle_s=2.0,
     metrics_path="/metrics",
     minimum_output=1,
+    work_path="/metrics",
+    work_form="gauges",
+    work_gauges=("sglang:num_running_reqs", "sglang:num_queue_reqs"),
     utilities={"tokenize": "/tokenize", "detokenize": "/detokenize", "anthropic.count_tokens": "/v1/messages/count_tokens"},
     salt_field="extra_key",
+    salted=frozenset({"openai.chat", "openai.completions", "sglang.generate"}),
+    counts=frozenset({"openai.chat", "openai.completions", "openai.embeddings", "anthropic.messages", "sglang.generate"}),
+    stops="it looks for leavers now and then and aborts up to 2 s later: an answer in one piece is read to its end",
+    distrust=(
+        "`reasoning_tokens` above `completion_tokens` (speculative decoding): clamped and flagged",
+        "usage of zeros with content is missing usage: then it is counted",
+        "a refusal can be the first event of a 200: it is answered with its own code",
+        "after an error comes usage, then `[DONE]`: the error stays the outcome",
+        "its Ollama look-alike reports nothing and is not offered",
+    ),
 )

@@ -8,7 +8,9 @@ keeps, the books (`gateway.accounting.books`) decide; nothing in here knows a li
 * store.py       what a store must do
 * sqlite.py      the SQLite store; schema.py opens and migrates its file, written.py finds what was written, many.py writes many rows in one step
 * connect.py     from an address to a store
+* backup.py      a marked copy, and what must happen before one may serve
 * lock.py        one process a ledger
+* secret.py      a secret of the ledger's own, in a file beside it
 * clock.py       the only clock of records
 * disk.py        whether there is room left
 * refusals.py    a flood of refusals, summed

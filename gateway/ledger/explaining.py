@@ -88,6 +88,8 @@ def _sent(contents: Sequence[Content]) -> Row:
         told += _reserved(reserve)
         decided = _decision(reserve)
         found |= {name: limit for name in ("clamped_by", "waited_on") if (limit := _limit(decided.get(name)))}
+        if later := _waited_on(decided)[1:]:
+            found["then_waited_on"] = later
     for content in contents:
         match content["kind"]:
             case "settle":
@@ -115,12 +117,18 @@ def _reserved(reserve: Content) -> Iterable[str]:
     decided = _decision(reserve)
     yield f"reserved {held['input_tokens']} input tokens ({reserve['prompt_source']}) and {held['output_tokens']} output tokens"
     if waited := reserve.get("waited_ms"):
-        on = _limit(decided.get("waited_on"))
-        yield f"waited {waited} ms for {numbers(on) if on else 'a slot of its engine, its turn, a count, or the end of a halt'}"
+        on = _waited_on(decided)
+        if len(on) > 1:
+            parts = [f"{one.get('ms', 'some')} ms for {numbers(one)}" for one in on]
+            yield f"waited {waited} ms: {', then '.join(parts)}"
+        else:
+            yield f"waited {waited} ms for {numbers(on[0]) if on else 'a slot of its engine, its turn, a count, or the end of a halt'}"
     if by := _limit(decided.get("clamped_by")):
         yield f"clamped to {reserve['ceiling']} output tokens of the {decided.get('wanted', 'more')} that it wanted, by {numbers(by)}"
     else:
         yield f"its ceiling was {reserve['ceiling']} output tokens: {CEILINGS.get(source, source)}"
+    if stripped := cast("Sequence[str]", _details(reserve).get("stripped", ())):
+        yield f"dropped before it was sent, as guard.strip of the policy says: {', '.join(stripped)}"
 
 
 def _settled(settle: Content) -> Iterable[str]:
@@ -152,6 +160,12 @@ def numbers(limit: Content) -> str:
     """A limit in one line: `run.requests = 10, settled 9, reserved 1, asked 1`."""
     rest = ", ".join(f"{name} {limit[name]}" for name in ("settled", "reserved", "asked") if name in limit)
     return f"{limit['name']} = {limit.get('ceiling', 'unknown')}{f', {rest}' if rest else ''}"
+
+
+def _waited_on(decided: Content) -> list[Row]:
+    """Every limit that was in its way while it waited, in the order in which they came to be."""
+    later = decided.get("then_waited_on")
+    return [limit for value in (decided.get("waited_on"), *(later if isinstance(later, Sequence) else ())) if (limit := _limit(value))]
 
 
 def _limit(value: object) -> Row:

@@ -19,6 +19,7 @@ from gateway.accounting.commands import AcceptClock, BeginClosing, Command, Expi
 from gateway.accounting.entries import Posting, PostingLine
 from gateway.accounting.limit import Account, Balance
 from gateway.errors import CommandRejected, LedgerUnavailable
+from gateway.ledger.backup import check_mark, restoring
 from gateway.ledger.clock import LedgerClock
 from gateway.ledger.committer import Committed, Committer
 from gateway.ledger.connect import connect, ledger_path
@@ -69,20 +70,27 @@ class Ledger:
         self._on_commit: list[Callable[[float, int], object]] = []
 
     @classmethod
-    def open(cls, path: str | Path, *, min_free_bytes: int = 0, clock: LedgerClock | None = None) -> Ledger:
-        """Takes the lock, migrates, closes a dead process's reservations as lost. Raises LedgerLocked, LedgerUnavailable, ConfigurationError."""
+    def open(cls, path: str | Path, *, min_free_bytes: int = 0, clock: LedgerClock | None = None, accept_restore: bool = False) -> Ledger:
+        """Takes the lock, migrates, closes a dead process's reservations as lost. Raises LedgerLocked, LedgerUnavailable, ConfigurationError.
+
+        `accept_restore`: the file is a backup, and a person knows; else a backup is refused.
+        """
         file = ledger_path(path)
         lock = LedgerLock(file)
         store: Store | None = None
         try:
             store = connect(path)
+            check_mark(file, marked=store.is_backup(), accepted=accept_restore)
             store.migrate()
             standing = store.load()
             clock = clock or LedgerClock()
             clock.start(standing.at_ms)
-            lost = [Expire(call_id=call_id, at_ms=clock.now_ms(), reason="process ended") for call_id in standing.calls]
-            for first in range(0, len(lost), BATCH_MAX):
-                store.post(lost[first : first + BATCH_MAX])
+            first: list[Command] = restoring(standing, clock.now_ms()) if accept_restore else []
+            first += [Expire(call_id=call_id, at_ms=clock.now_ms(), reason="process ended") for call_id in standing.calls]
+            for at in range(0, len(first), BATCH_MAX):
+                store.post(first[at : at + BATCH_MAX])
+            if accept_restore:
+                store.accept()
             return cls(store, lock, clock, Committer(store, standing), FreeSpace(file, min_free_bytes))
         except BaseException:
             if store is not None:
@@ -103,6 +111,11 @@ class Ledger:
             raise LedgerUnavailable("the ledger is closed")
         self._space.check()
         self.clock.check()
+
+    @property
+    def file(self) -> Path:
+        """Where it lies, without symlinks."""
+        return self._lock.ledger
 
     def state(self) -> LedgerState:
         return state_of(self._committer.standing)

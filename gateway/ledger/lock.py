@@ -17,6 +17,7 @@ class LedgerLock:
     def __init__(self, path: Path) -> None:
         """Raises LedgerLocked, which names the holder; LedgerUnavailable where the folder can't be written."""
         real = path.resolve()  # one file, one lock, by whatever name it is called
+        self.ledger = real
         self.path = real.with_name(real.name + ".lock")
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

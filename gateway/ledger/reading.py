@@ -7,14 +7,16 @@ refused unless it is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
 from gateway.accounting.call_row import COLUMNS, NOT_CLOSED, STATUS, closed, closing_row, opening_row
 from gateway.accounting.chain import decode
+from gateway.accounting.entries import LedgerEntry
 from gateway.accounting.receipt import given_out
-from gateway.accounting.tally import OVERSHOOT_COLUMNS, USAGE_COLUMNS, added
+from gateway.accounting.tally import OVERSHOOT_COLUMNS, USAGE_COLUMNS, Content, added
 from gateway.errors import MixedLabels, NotFound
 from gateway.ledger.connect import ledger_path
 from gateway.ledger.explaining import explain
@@ -61,6 +63,29 @@ class LedgerReader:
     def query(self, sql: str, **values: object) -> list[Row]:
         """Rows of any reading statement, as objects."""
         return list(self._database.query(sql, values))
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[None]:
+        """Everything read within is of one moment, also while a gateway writes."""
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.rollback()
+
+    def chain(self, name: str, *, as_of: int = 0) -> Iterator[LedgerEntry]:
+        """Its entries in order, each with its hash."""
+        return entries(self._connection, "WHERE chain_id = (SELECT id FROM chains WHERE name = ?) AND (? = 0 OR number <= ?)", (name, as_of, as_of))
+
+    def reservations(self, call_id: str = "") -> Iterator[Content]:
+        """Of one call or all, in order."""
+        return (decode(entry.body) for entry in entries(self._connection, "WHERE kind = 'reserve' AND (? = '' OR call_id = ?)", (call_id, call_id)))
+
+    def last_number(self, campaign: str) -> int:
+        """Of the last entry of that campaign or of one of its runs; 0 where there is no such campaign."""
+        named = "chain_id IN (SELECT id FROM chains WHERE name = :chain OR substr(name, 1, length(:runs)) = :runs)"
+        found = self.query(f"SELECT coalesce(max(number), 0) AS number FROM journal WHERE {named}", chain=f"campaign:{campaign}", runs=f"run:{campaign}/")
+        return cast(int, found[0]["number"])
 
     # -- rows
 

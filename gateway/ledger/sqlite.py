@@ -20,7 +20,7 @@ from gateway.accounting.limit import Account, Balance
 from gateway.accounting.replay import apply
 from gateway.accounting.standing import CallStatus, Head, Standing, account_of
 from gateway.errors import CommandRejected, LedgerUnavailable
-from gateway.ledger import schema
+from gateway.ledger import backup, schema
 from gateway.ledger.many import Many, Row, marks
 from gateway.ledger.store import RefusalCounts
 from gateway.ledger.written import Written, calls, entries
@@ -61,6 +61,18 @@ class SqliteStore:
             schema.migrate(self._connection)
         except sqlite3.Error as error:
             self._roll_back()
+            raise LedgerUnavailable(f"{self.path}: {error}") from error
+
+    def is_backup(self) -> bool:
+        try:
+            return backup.is_backup(self._connection)
+        except sqlite3.Error as error:
+            raise LedgerUnavailable(f"{self.path}: {error}") from error
+
+    def accept(self) -> None:
+        try:
+            backup.unmark(self._connection)
+        except sqlite3.Error as error:
             raise LedgerUnavailable(f"{self.path}: {error}") from error
 
     # -- reading

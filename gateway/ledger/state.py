@@ -38,6 +38,8 @@ class CampaignRecord:
     policy_hash: str
     standing: CampaignStanding
     planned_runs: int | None = None
+    plan: tuple[tuple[str, str, str, int], ...] = ()
+    """Run, task, label, repeat of each planned run."""
     reason: str = ""
     """Of the last halt, while it is halted."""
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -112,6 +114,7 @@ def _campaign(book: CampaignBook) -> CampaignRecord:
         planned_runs=planned if isinstance(planned, int) else None,
         reason=book.halt_reason,
         origins=_origins(book),
+        plan=_plan(book),
     )
 
 
@@ -119,6 +122,12 @@ def _origins(book: CampaignBook) -> dict[str, str]:
     details = book.opening.get("details")
     pairs = details.get("origins") if isinstance(details, dict) else None
     return {str(name): str(origin) for name, origin in pairs} if isinstance(pairs, list) else {}
+
+
+def _plan(book: CampaignBook) -> tuple[tuple[str, str, str, int], ...]:
+    details = book.opening.get("details")
+    rows = details.get("plan") if isinstance(details, dict) else None
+    return tuple((str(run), str(task), str(label), int(repeat)) for run, task, label, repeat in rows) if isinstance(rows, list) else ()
 
 
 def _run(book: RunBook) -> RunRecord:

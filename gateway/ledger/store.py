@@ -22,6 +22,14 @@ class Store(Protocol):
         """Brings the schema to this release's; raises ConfigurationError for a ledger of a later release."""
         ...
 
+    def is_backup(self) -> bool:
+        """Whether it was marked as a copy, and nobody has accepted that since."""
+        ...
+
+    def accept(self) -> None:
+        """Takes the mark of a copy away."""
+        ...
+
     def load(self) -> Standing:
         """What stands, read anew; what was cached is dropped. To be called before the first post and after one that failed."""
         ...

@@ -17,6 +17,7 @@ from gateway.accounting.chain import FIRST_HASH, canonical, decode, link
 from gateway.accounting.entries import LedgerEntry
 from gateway.accounting.tally import Content
 from gateway.ledger.anchors import Anchor, anchors_in
+from gateway.ledger.backup import is_backup
 from gateway.ledger.recount import Misfit, Recount
 from gateway.ledger.written import entries
 
@@ -31,6 +32,8 @@ class Verification:
     chain: str = ""
     against: int = 0
     """How many receipts and heads were held against it."""
+    after_backup: int = 0
+    """How many of these are younger than the backup that this ledger is, or goes on from: they vouch for what was never in it."""
 
     @property
     def fits(self) -> bool:
@@ -43,6 +46,8 @@ class _Walk:
 
     heads: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     last_number: int = 0
+    restored: list[dict[str, int]] = field(default_factory=list)
+    """Where each chain ended when a restored backup began to serve."""
     recount: Recount = field(default_factory=Recount)
 
     def step(self, entry: LedgerEntry) -> None:
@@ -58,8 +63,18 @@ class _Walk:
             raise Misfit("its hash is not that of its content")
         if entry.sequence != sequence + 1:
             raise Misfit(f"it is number {entry.sequence} of its chain, after number {sequence}")
+        if entry.kind == "restored":
+            self.backed_up()
         self.heads[entry.chain] = (entry.sequence, entry.hash)
         self.recount.add(entry, content)
+
+    def backed_up(self) -> None:
+        """What stands now is what a backup held."""
+        self.restored.append({chain: sequence for chain, (sequence, _) in self.heads.items()})
+
+    def after_backup(self, anchor: Anchor) -> bool:
+        """Whether it vouches for an entry that came after a backup which this ledger goes on from."""
+        return any(anchor.sequence > ends.get(anchor.chain, 0) for ends in self.restored)
 
     def _first_hash(self, entry: LedgerEntry) -> bytes:
         if not entry.chain.startswith("run:"):
@@ -87,22 +102,30 @@ def verify(connection: sqlite3.Connection, against: object = None) -> Verificati
 
 def _verify(connection: sqlite3.Connection, walk: _Walk, anchors: dict[tuple[str, int], Anchor], given: int) -> Verification:
     entry: LedgerEntry | None = None
+    younger = 0
     try:
         for entry in entries(connection):
             walk.step(entry)
             anchor = anchors.pop((entry.chain, entry.sequence), None)
             if anchor is not None and anchor.hash != entry.hash.hex():
-                raise Misfit("a receipt or head that was kept names another hash here: the chain was written anew")
+                if not walk.after_backup(anchor):
+                    raise Misfit("a receipt or head that was kept names another hash here: the chain was written anew")
+                younger += 1
     except Misfit as misfit:
         assert entry is not None
         return Verification(entries=walk.last_number, problem=str(misfit), number=misfit.number or entry.number, chain=entry.chain, against=given)
+    if is_backup(connection):
+        walk.backed_up()
+    younger += sum(map(walk.after_backup, anchors.values()))
     for anchor in anchors.values():
+        if walk.after_backup(anchor):
+            continue
         end = walk.heads.get(anchor.chain)
         gone = f"ends at {end[0]}: its tail was dropped" if end else "is not there: it was dropped"
         problem = f"a receipt or head that was kept names number {anchor.sequence} of chain {anchor.chain}, which {gone}"
         return Verification(entries=walk.last_number, problem=problem, chain=anchor.chain, against=given)
     problem = next(_derived(connection, walk.recount), "")
-    return Verification(entries=walk.last_number, problem=problem, against=given)
+    return Verification(entries=walk.last_number, problem=problem, against=given, after_backup=younger)
 
 
 def _content(entry: LedgerEntry) -> Content:

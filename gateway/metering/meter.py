@@ -6,7 +6,7 @@ best source. Only an answer that can't be passed on at all (an event too large, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gateway.accounting.usage import UNKNOWN_USAGE, ErrorClass, MeterSource, Reading
@@ -32,23 +32,25 @@ class Meter:
         self._ended_early = False
         self.streams = not isinstance(framer, BodyFramer)
 
-    def feed(self, data: bytes) -> list[Marked]:
-        """Raises BadAnswer; what was found before it has been given out."""
+    def frames(self, data: bytes) -> list[Frame]:
+        """What `data` completes, to be given to `see` one by one, in order: until then the reading knows nothing of it. Raises BadAnswer."""
         if self._decoder is None:
-            see = self.see
-            frames = self._framer.feed(data)
-            if len(frames) == 1:  # as engines send, and two calls less
-                frame = frames[0]
-                return [(frame, see(frame))]
-            return [(frame, see(frame)) for frame in frames]
-        return [marked for piece in self._decoder.decode(data) for marked in self._pieces(piece)]
+            return self._framer.feed(data)
+        return [frame for piece in self._decoder.decode(data) for frame in self._framer.feed(piece)]
 
-    def end(self) -> list[Marked]:
+    def last_frames(self) -> list[Frame]:
         """The body has ended, well or not."""
         if self._decoder is not None and self._decoder.ended_early():
             self._ended_early = True
             self._note("encoding_cut_off")
-        return [(frame, self.see(frame)) for frame in self._framer.end()]
+        return self._framer.end()
+
+    def feed(self, data: bytes) -> list[Marked]:
+        """`frames`, seen. Raises BadAnswer."""
+        return [(frame, self.see(frame)) for frame in self.frames(data)]
+
+    def end(self) -> list[Marked]:
+        return [(frame, self.see(frame)) for frame in self.last_frames()]
 
     def see(self, frame: Frame) -> Mark:
         """What a frame means. Never raises."""
@@ -100,10 +102,6 @@ class Meter:
         except Exception as error:
             self._choked(error)
             return ""
-
-    def _pieces(self, piece: bytes) -> Iterator[Marked]:
-        for frame in self._framer.feed(piece):
-            yield frame, self.see(frame)
 
     def _see_body(self, whole: Frame) -> None:
         """Some servers send a stream under another content type: then its events are read here, all at once."""

@@ -5,7 +5,9 @@ Ships as `gateway mock-engine`; tests, demo and benchmark share it. It knows not
 * `script`: what a call does, and the playbook of a server.
 * `tokens`: its template and tokenizer, so that counting and reporting agree.
 * `plan`: what one answer will say.
-* `events`: a plan as JSON on the wire.
+* `events`: a plan as chat JSON on the wire.
+* `responses_events`: the same as OpenAI Responses.
+* `messages_events`: the same as Anthropic Messages.
 * `play`: one call, played onto its connection.
 * `turns`: its slots.
 * `wire`: HTTP/1.1, with each byte in our hands.

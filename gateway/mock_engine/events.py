@@ -1,9 +1,9 @@
-"""A plan as JSON on the wire: chunks of a stream, or the whole answer. Shapes are llama.cpp's; what is reported follows the script's `usage`. Pure."""
+"""A plan as chat JSON on the wire: chunks of a stream, or the whole answer. Shapes are llama.cpp's; what is reported follows the script's `usage`. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -22,8 +22,30 @@ ERRORS: dict[Die, tuple[int, str, str]] = {
 }
 
 
+class Voice(Protocol):
+    """How an answer is said in one format."""
+
+    def begin(self) -> Iterator[bytes]: ...
+
+    def piece(self, piece: Piece, generated: int) -> bytes: ...
+
+    def finish(self) -> Iterator[bytes]:
+        """What comes before the terminal event, reports included."""
+
+    def end(self) -> bytes:
+        """The terminal event."""
+
+    def after_end(self) -> bytes: ...
+
+    def whole(self) -> bytes:
+        """The answer in one piece."""
+
+    def error(self, message: str) -> bytes:
+        """An error in the midst of a stream."""
+
+
 class Events:
-    """The JSON of one call."""
+    """The JSON of one chat call."""
 
     def __init__(self, plan: Plan, *, number: int, model: str, created: int, asked: bool) -> None:
         self._plan = plan
@@ -33,8 +55,9 @@ class Events:
         if plan.script.padding_bytes:
             self._base["padding"] = "x" * plan.script.padding_bytes
 
-    def role(self, choice: int) -> bytes:
-        return self._chunk([_choice(choice, {"role": "assistant", "content": None})], {})
+    def begin(self) -> Iterator[bytes]:
+        for choice in range(self._plan.choices):
+            yield self._chunk([_choice(choice, {"role": "assistant", "content": None})], {})
 
     def piece(self, piece: Piece, generated: int) -> bytes:
         running = self._usage is UsageForm.CUMULATIVE
@@ -67,7 +90,10 @@ class Events:
             case _:
                 pass
 
-    def after_done(self) -> bytes:
+    def end(self) -> bytes:
+        return DONE
+
+    def after_end(self) -> bytes:
         if self._usage is not UsageForm.LATE:
             return b""
         return self._chunk([], {"usage": self._counts(self._plan.output_tokens * self._plan.choices)})
@@ -84,6 +110,9 @@ class Events:
         if self._usage in (UsageForm.AUTO, UsageForm.TIMINGS):
             answer["timings"] = self._timings(total)
         return orjson.dumps(answer)
+
+    def error(self, message: str) -> bytes:
+        return b"data: " + orjson.dumps({"error": {"code": 500, "message": message, "type": "server_error"}}) + b"\n\n"
 
     def _chunk(self, choices: list[dict[str, Any]], report: dict[str, Any]) -> bytes:
         return b"data: " + orjson.dumps({"choices": choices, **self._base, "object": "chat.completion.chunk", **report}) + b"\n\n"

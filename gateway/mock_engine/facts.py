@@ -1,11 +1,15 @@
-"""What the mock engine answers about itself, in llama.cpp's shapes: /health, /v1/models, /props, /slots, /metrics. Pure."""
+"""What the mock engine answers about itself, in llama.cpp's shapes: /health, /v1/models, /props, /slots, /metrics. Pure.
+
+Its metrics stand under the names of other servers too, so that it can stand for one of them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
+from gateway.mock_engine.log import CallRecord
 from gateway.mock_engine.script import Playbook
 
 SHOWN_SLOTS = 4
@@ -23,6 +27,8 @@ class Counters:
     active: int = 0
     waiting: int = 0
     most_active: int = 0
+    at_work: dict[int, CallRecord] = field(default_factory=dict)
+    """By slot."""
 
 
 def health(playbook: Playbook) -> tuple[int, bytes]:
@@ -50,8 +56,17 @@ def props(playbook: Playbook) -> bytes:
 
 
 def slots(playbook: Playbook, counters: Counters) -> bytes:
-    total = max(playbook.slots or SHOWN_SLOTS, counters.active)
-    return orjson.dumps([{"id": number, "n_ctx": playbook.context_tokens, "is_processing": number < counters.active} for number in range(total)])
+    """What really runs, whoever left meanwhile."""
+    total = max(playbook.slots or SHOWN_SLOTS, *(number + 1 for number in counters.at_work), 0)
+    return orjson.dumps([_slot(number, playbook.context_tokens, counters.at_work.get(number)) for number in range(total)])
+
+
+def _slot(number: int, context_tokens: int, record: CallRecord | None) -> dict[str, object]:
+    slot: dict[str, object] = {"id": number, "n_ctx": context_tokens, "is_processing": record is not None}
+    if record is not None:
+        params = {"max_tokens": record.asked_tokens, "n_predict": record.asked_tokens, "stream": record.stream}
+        slot |= {"id_task": record.number, "params": params, "next_token": [{"n_decoded": record.output_tokens}]}
+    return slot
 
 
 def metrics(counters: Counters) -> bytes:
@@ -62,4 +77,11 @@ def metrics(counters: Counters) -> bytes:
         ("requests_processing", "gauge", "Number of requests processing", counters.active),
         ("requests_deferred", "gauge", "Number of requests waiting for a slot", counters.waiting),
     )
-    return "".join(f"# HELP llamacpp:{n} {text}\n# TYPE llamacpp:{n} {kind}\nllamacpp:{n} {value}\n" for n, kind, text, value in rows).encode()
+    others = (
+        ("vllm:num_requests_running", counters.active),
+        ("vllm:num_requests_waiting", counters.waiting),
+        ("sglang:num_running_reqs", counters.active),
+        ("sglang:num_queue_reqs", counters.waiting),
+    )
+    own = "".join(f"# HELP llamacpp:{n} {text}\n# TYPE llamacpp:{n} {kind}\nllamacpp:{n} {value}\n" for n, kind, text, value in rows)
+    return (own + "".join(f'# TYPE {n} gauge\n{n}{{model_name="mock"}} {value}.0\n' for n, value in others)).encode()

@@ -57,6 +57,8 @@ class CallRecord:
     status: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    asked_tokens: int = -1
+    """The output cap that the body names for each choice; -1 where it names none."""
     output_tokens: int = 0
     """Really generated, over all choices."""
     sent: list[Sent] = field(default_factory=list)

@@ -1,6 +1,7 @@
 """One chat call, played by its script: prefill, pace, pings, and the way it ends.
 
-A stream stops the moment its client leaves; an answer in one piece goes on unless the script says `cancels_whole`. Either stands in the log.
+A stream stops the moment its client leaves, unless the script says `ignores_leaving`; an answer in one piece goes on unless it says `cancels_whole`. Either
+stands in the log.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import zlib
 from typing import Any
 
 from gateway.mock_engine import events
-from gateway.mock_engine.events import Events
+from gateway.mock_engine.events import Events, Voice
 from gateway.mock_engine.log import CallRecord
-from gateway.mock_engine.plan import Plan, make_plan
+from gateway.mock_engine.messages_events import MessagesEvents
+from gateway.mock_engine.plan import Plan, asked_cap, make_plan
+from gateway.mock_engine.responses_events import ResponsesEvents
 from gateway.mock_engine.script import Die, Script
 from gateway.mock_engine.wire import Connection
 
@@ -35,10 +38,12 @@ class Player:
         self._script = script
         self._body = body
         self._context_tokens = context_tokens
-        self.plan: Plan = make_plan(script, body, context_tokens)
+        self.plan: Plan = make_plan(script, body, context_tokens, record.number)
         record.prompt_tokens, record.cached_tokens = self.plan.prompt_tokens, self.plan.cached_tokens
+        cap = asked_cap(body)
+        record.asked_tokens = -1 if cap is None else cap
         asked = bool((body.get("stream_options") or {}).get("include_usage"))
-        self._events = Events(self.plan, number=record.number, model=record.model, created=int(time.time()), asked=asked)
+        self._events = _voice(record, self.plan, asked)
         self._squeezer = zlib.compressobj(wbits=31) if script.gzip else None
 
     def refused(self) -> bool:
@@ -84,8 +89,8 @@ class Player:
             await self._pings()
         if script.die is Die.ERROR_EVENT and script.die_after == 0:
             await self._die()
-        for choice in range(self.plan.choices):
-            self._send(self._events.role(choice))
+        for event in self._events.begin():
+            self._send(event)
         for number, piece in enumerate(self.plan.pieces()):
             if script.die and record.output_tokens >= script.die_after:
                 await self._die()
@@ -104,8 +109,8 @@ class Player:
         for event in self._events.finish():
             self._send(event)
         await _pause(self._script.finish_before_done_ms)
-        self._send(events.DONE)
-        if late := self._events.after_done():
+        self._send(self._events.end())
+        if late := self._events.after_end():
             self._send(late)
         self._close_body()
 
@@ -119,12 +124,12 @@ class Player:
     async def _die(self) -> None:
         match self._script.die:
             case Die.ERROR_EVENT:
-                self._send(b"data: " + events.error_body(Die.STATUS_500)[1] + b"\n\n")
+                self._send(self._events.error(events.ERRORS[Die.STATUS_500][2]))
                 self._close_body()
             case Die.NO_DONE:
                 self._close_body()
             case Die.HALF_EVENT:
-                event = self._events.role(0)
+                event = next(iter(self._events.begin()))
                 self._send(event[: len(event) // 2])
                 self._close_body()
             case _:
@@ -234,6 +239,16 @@ class Player:
         await left.wait()
         self._record.gone(self._connection.left)
         raise asyncio.CancelledError
+
+
+def _voice(record: CallRecord, plan: Plan, asked: bool) -> Voice:
+    """By the path: Responses and Messages have voices of their own, all else speaks chat."""
+    match record.path.partition("?")[0]:
+        case "/v1/responses":
+            return ResponsesEvents(plan, number=record.number, model=record.model, created=int(time.time()))
+        case "/v1/messages":
+            return MessagesEvents(plan, number=record.number, model=record.model)
+    return Events(plan, number=record.number, model=record.model, created=int(time.time()), asked=asked)
 
 
 async def _pause(ms: int) -> None:

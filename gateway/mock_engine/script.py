@@ -80,9 +80,13 @@ class Script:
     cached: int = 0
     reasoning_tokens: int = 0
     """The first so many of the output."""
+    text: str = ""
+    """Said word for word, as far as the output goes; empty: words of its own."""
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: str = ""
     """In place of stop, length or tool_calls."""
+    argument_pieces: int = 2
+    """Into how many chunks a tool call's arguments are cut."""
     chunk_tokens: int = 1
     prefill_ms: int = 0
     gap_ms: int = 0
@@ -102,7 +106,9 @@ class Script:
     die_after: int = 0
     """Tokens, over all choices, before it dies."""
     cancels_whole: bool = False
-    """A call that does not stream stops when its client leaves; else it goes on to its end. A stream always stops."""
+    """A call that does not stream stops when its client leaves; else it goes on to its end. A stream stops."""
+    ignores_leaving: bool = False
+    """It works on to its end although its client left, a stream too: what an engine does that was not told, or does not listen."""
     raw: tuple[bytes, ...] = ()
     """Sent instead of an answer, one write each, `gap_ms` apart; `die` then says how it ends (reset, eof, hang; else well).
 
@@ -140,6 +146,8 @@ class Playbook:
     """How long /tokenize and /apply-template take."""
     helper_status: int = 200
     health_status: int = 200
+    slots_status: int = 200
+    """Of /slots and /metrics: 501 as llama.cpp where they are switched off."""
 
     def next_script(self, model: str) -> Script:
         for queue in (self.model_queues.get(model), self.queue):
@@ -148,7 +156,7 @@ class Playbook:
         return self.models.get(model, self.default)
 
 
-_NUMBERS: Final = ("context_tokens", "helper_ms", "helper_status", "health_status")
+_NUMBERS: Final = ("context_tokens", "helper_ms", "helper_status", "health_status", "slots_status")
 _SERVER_FIELDS: Final = frozenset({"default", "list", "models", "slots", "served", *_NUMBERS})
 _SCRIPT_FIELDS: Final = {f.name: f for f in dataclasses.fields(Script)}
 
@@ -199,11 +207,11 @@ def _value(name: str, value: Any) -> Any:
             return _member(UsageForm if name == "usage" else Die, name, value)
         case "headers":
             return {str(key): str(text) for key, text in value.items()}
-        case "ignore_cap" | "gzip" | "cancels_whole":
+        case "ignore_cap" | "gzip" | "cancels_whole" | "ignores_leaving":
             if not isinstance(value, bool):
                 raise ConfigurationError(f"mock engine script: {name} is true or false, not {value!r}")
             return value
-        case "finish_reason" | "raw_type":
+        case "finish_reason" | "raw_type" | "text":
             return str(value)
         case "prompt_tokens" | "output_tokens" if value is None:
             return None

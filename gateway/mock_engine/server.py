@@ -21,7 +21,7 @@ from gateway.mock_engine.turns import Turns
 from gateway.mock_engine.wire import Connection, Request
 
 GENERATES = frozenset(path for engine in ENGINES.values() for path in engine.paths.values())
-"""Paths that play a script: chat by itself, every other format with the raw bytes that a script holds."""
+"""Paths that play a script: chat, Responses and Messages by themselves, every other format with the raw bytes that a script holds."""
 
 
 class MockEngine:
@@ -105,6 +105,8 @@ class MockEngine:
                 return 200, facts.models(self.playbook)
             case "/props":
                 return 200, facts.props(self.playbook)
+            case "/slots" | "/metrics" if self.playbook.slots_status != 200:
+                return self.playbook.slots_status, _error(self.playbook.slots_status, "this server does not tell what it works on")
             case "/slots":
                 return 200, facts.slots(self.playbook, self.counters)
             case "/metrics":
@@ -119,11 +121,11 @@ class MockEngine:
             player = Player(connection, record, script, body, self.playbook.context_tokens)
         except (ValueError, TypeError, AttributeError) as error:
             return self._reply(connection, 400, _error(400, f"bad body: {error}"), "application/json", record)
-        self._listen(connection, record, stops=record.stream or script.cancels_whole)
+        self._listen(connection, record, stops=not script.ignores_leaving and (record.stream or script.cancels_whole))
         end = "stopped"
         try:
             if not player.refused():
-                async with self._turns.slot():
+                async with self._turns.slot(record):
                     record.started = moment()
                     try:
                         await player.play()

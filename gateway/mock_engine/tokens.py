@@ -25,7 +25,7 @@ def render(body: dict[str, Any]) -> str:
     if body.get("tools"):
         tools = "\n".join(orjson.dumps(tool).decode() for tool in body["tools"])
         parts.append(f"{IM_START}system\n# Tools\n{tools}{IM_END}\n")
-    parts += [f"{IM_START}{message.get('role', 'user')}\n{_content(message)}{IM_END}\n" for message in body.get("messages") or []]
+    parts += [f"{IM_START}{message.get('role', 'user')}\n{_content(message)}{IM_END}\n" for message in _messages(body)]
     if body.get("add_generation_prompt", True):
         parts.append(f"{IM_START}assistant\n")
     return "".join(parts)
@@ -40,6 +40,11 @@ def count(text: str) -> int:
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
+def pieces(text: str) -> list[str]:
+    """A text as its tokens."""
+    return _TOKEN.findall(text)
+
+
 def said(number: int) -> str:
     """The text of an answer's so-manieth token: words and blanks in turn, so that the whole text counts as many tokens as were said."""
     return " " if number % 2 else _WORDS[number // 2 % len(_WORDS)]
@@ -48,6 +53,14 @@ def said(number: int) -> str:
 def text_of(tokens: int) -> str:
     """A text of exactly so many tokens."""
     return "".join(said(number) for number in range(tokens))
+
+
+def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """In each format: Messages has its system text beside them, Responses has instructions and input."""
+    given = body.get("messages") or body.get("input") or []
+    items = [{"content": given}] if isinstance(given, str) else [item for item in given if isinstance(item, dict)]
+    before = [{"role": "system", "content": text} for name in ("system", "instructions") if (text := body.get(name))]
+    return before + items
 
 
 def _content(message: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
+    async def slot(self, record: CallRecord) -> AsyncIterator[None]:
         """Held from a free slot to the end of the block."""
         counters = self._counters
         if self._waiting or not self._free():
@@ -28,9 +28,12 @@ class Turns:
         else:
             counters.active += 1
         counters.most_active = max(counters.most_active, counters.active)
+        number = next(number for number in range(counters.active) if number not in counters.at_work)
+        counters.at_work[number] = record
         try:
             yield
         finally:
+            del counters.at_work[number]
             counters.active -= 1
             self.wake()
 

@@ -8,6 +8,7 @@ A limit's name is its path in TOML. Nothing here reads a clock.
     table         what every table of a file is
     body_checks   what may stand in [body], and where the rest belongs
     body_rules    fields of a request that the policy sets, proposes or refuses, and the body afterwards
+    guard_rules   what the guard lets through or drops
     declared      its limits as a flat list, narrow to broad, each with its name
     reserved      words that a lane can't be named
     days          calendar days in a named zone, of 23, 24 and 25 hours

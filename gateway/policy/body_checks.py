@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time
 from typing import Final
 
+from gateway.dialects.barred import Allowed
 from gateway.dialects.dialect import BodyError
 from gateway.dialects.guard import guard_fields
 from gateway.policy.body_rules import CAP_FIELDS, CONVERSATION_FIELDS, BodyRules
@@ -22,11 +23,11 @@ _MODEL: Final = "a model is no field to set here; which ones may be used belongs
 _CONVERSATION: Final = "is the agent's own: no policy sets or refuses it; how much of it a call may hold belongs in [call] and [run]"
 
 
-def check_body(rules: BodyRules, report: Report) -> None:
+def check_body(rules: BodyRules, allowed: frozenset[str], report: Report) -> None:
     for table, fields in (("force", rules.force), ("default", rules.default)):
         for name, value in fields.items():
             path = ("body", table, name)
-            wrong = _elsewhere(name) or _guarded(name, value)
+            wrong = _elsewhere(name) or _guarded(name, value, allowed)
             if wrong:
                 report.add(path, wrong)
             for below, what in _not_json(value, path):
@@ -46,9 +47,9 @@ def _elsewhere(name: str) -> str:
     return f"{name} {_CONVERSATION}" if name in CONVERSATION_FIELDS else ""
 
 
-def _guarded(name: str, value: object) -> str:
+def _guarded(name: str, value: object, allowed: frozenset[str]) -> str:
     try:
-        guard_fields({name: value}, frozenset())
+        guard_fields({name: value}, Allowed(allowed))
     except BodyError:
         return "no call may hold this field with this value, so every call would be refused"
     return ""

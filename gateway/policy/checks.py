@@ -14,6 +14,7 @@ from gateway.policy.days import zone_names
 from gateway.policy.declaration import APIS, GatewayLimits, Policy
 from gateway.policy.declared import ATTEMPTS, CONTEXT_TOKENS, PROMPT_TOKENS, WALL_SECONDS, Declared
 from gateway.policy.diagnose import Report
+from gateway.policy.guard_rules import check_guard
 from gateway.policy.nearest import close
 from gateway.policy.resolve import call_caps
 from gateway.policy.values import unknown_word
@@ -26,7 +27,8 @@ def check_policy(policy: Policy, report: Report) -> None:
     check_never_binding(policy.declared, policy.declared, report)
     _check_contexts(policy, report)
     check_output_capped(policy, policy.declared, report)
-    check_body(policy.body, report)
+    check_body(policy.body, policy.guard.allowed, report)
+    check_guard(policy.guard, policy.body, policy.cache_sharing, report)
 
 
 def check_gateway_limits(limits: GatewayLimits, report: Report) -> None:

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from gateway.dialects import ALSO, FAMILIES
 from gateway.policy.body_rules import BodyRules
 from gateway.policy.declared import Declared, flatten
+from gateway.policy.guard_rules import GuardRules
 from gateway.policy.limit_tables import Amount, CallLimits, CampaignLimits, GatewayLimits, Positive, RunLimits
 from gateway.policy.table import Table
 
@@ -28,6 +29,7 @@ __all__ = [
     "BodyRules",
     "Charging",
     "GatewayLimits",
+    "GuardRules",
     "LanePolicy",
     "ModelPolicy",
     "Policy",
@@ -114,6 +116,13 @@ class Policy(Table):
     admission: Admission = Field(default=Admission(), description="how calls wait")
     charging: Charging = Field(default=Charging(), description="charges where usage is unknown")
     agent: Agent = Field(default=Agent(), description="what agents are told")
+    cache_sharing: Literal["campaign", "run", "all"] = Field(
+        default="campaign", description="who may share an engine's prompt cache, where the engine can keep callers apart: runs of one campaign, nobody, or all"
+    )
+    capture: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="keep bodies of requests and answers beside the ledger; without it only their digests stand anywhere"
+    )
+    guard: GuardRules = Field(default=GuardRules(), description="what the guard lets through or drops, of all that it refuses")
     body: BodyRules = Field(default=BodyRules(), description="fields of requests that the policy sets, proposes or refuses")
     call: CallLimits = Field(default=CallLimits(), description="caps of each single call")
     run: RunLimits = Field(default=RunLimits(), description="limits of each run")

@@ -9,7 +9,7 @@ from gateway.accounting.quantity import Quantity
 from gateway.ids import LANE
 
 FIXED_PLACES: Final = frozenset(str(scope) for scope in Scope)
-LATER: Final = frozenset({"allow", "capture", "cache_sharing"})
+LATER: Final = frozenset({"capture"})
 """Keys that a later version may know: said to be unknown, never taken for a slip of another name."""
 OF_POLICIES: Final = {"wall_seconds": "run", "wall_from": "run", "attempts_per_task": "run", "require_room": "run", "span_seconds": "campaign"}
 """Limits that are none of the gateway's, and where they stand."""

@@ -9,13 +9,17 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * routing.py: method and path, after one strict normalisation
 * body.py: the body, read and parsed once, under limits
 * may_call.py: whether a key may have calls at this moment
+* agent_headers.py: headers that would steer an engine, refused
 * calls.py: from a request to a call that is checked
+* salt.py: the salt of an engine's prompt cache
 * ticket.py: the ticket with which it waits
 * body_details.py: what is written down of a body
 * reserving.py: the reservation's command, and the body that is sent
 * reservation.py: from admission to settlement; what closes always
 * under_way.py: the state of one admitted call
+* capturing.py: keeps bodies, where the policy says so
 * relay.py: the answer on its way, and what is held back
+* ceiling_watch.py: whether an engine obeys the ceiling that it was sent
 * agent_side.py: the agent's side of an answer
 * keepalive.py: comments on a stream whose engine is silent for long
 * utility.py: requests that do no model work
@@ -27,6 +31,7 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * telling.py: what an agent may ask of its limits: budget and preflight
 * answer_headers.py: what an answer tells of limits
 * refused.py: the one place that answers what was not admitted
+* forms.py: in which format, by the path alone where no dialect is known
 * refusing.py: the words of refusals, cuts and failures
 * cleaning.py: an engine's error text without its internals
 """

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from gateway.capture.answers import AnswerTape
 from gateway.dialects.dialect import Reply
 from gateway.ids import new_call_id
 
@@ -45,8 +46,15 @@ class AgentSide:
         """Where chunks may be written as they are: the head is out, and the body goes out in chunks."""
         self.told_late: Callable[[], Mapping[str, str]] = dict
         """Headers that are made when the answer opens."""
+        self.tape: AnswerTape | None = None
+        """Where the policy wants bodies kept: what the agent gets is noted here."""
         self.deaf = False
         """A write failed: the agent is gone."""
+
+    @property
+    def target(self) -> str:
+        """What was asked for, as it came."""
+        return self._request.raw_path
 
     @property
     def opened(self) -> bool:
@@ -70,6 +78,8 @@ class AgentSide:
             self.last_write_at = self._loop.time()
             if response is None or not response.prepared:
                 response = await self._open()
+            if self.tape is not None:
+                self.tape.add(data)
             if self._backed_up(len(data)):
                 async with asyncio.timeout(STALL_S):
                     await response.write(bytes(data))
@@ -92,6 +102,8 @@ class AgentSide:
         if transport is None or self.deaf or transport.is_closing() or transport.get_write_buffer_size() + len(data) > WAITS_ABOVE_BYTES:
             return False
         self.last_write_at = self._loop.time()
+        if self.tape is not None:
+            self.tape.add(data)
         transport.write(b"%x\r\n" % len(data) + data + b"\r\n")
         return True
 
@@ -116,6 +128,8 @@ class AgentSide:
         if self._response is None:
             return await self._whole(self._status, data)
         if not self.deaf:
+            if self.tape is not None:
+                self.tape.add(data)
             try:
                 async with asyncio.timeout(STALL_S):
                     await self._response.write_eof(data)
@@ -147,6 +161,8 @@ class AgentSide:
 
     async def _whole(self, status: int, body: bytes) -> web.StreamResponse:
         response = self._response = web.Response(status=status, body=body, headers={**self.headers, **self.told_late()})
+        if self.tape is not None:
+            self.tape.add(body)
         try:
             if self._backed_up(len(body)):
                 async with asyncio.timeout(STALL_S):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from gateway.dialects.body_record import body_record, bytes_by_role, canonical_continued, canonical_sha256, conversation, sent_record
+from gateway.dialects.body_record import body_record, bytes_by_role, canonical_continued, canonical_sha256, conversation, plain, sent_record
 from gateway.dialects.digests import Continued
 from gateway.dialects.known import Known, KnownTools, whole
 from gateway.dialects.received import Received
@@ -13,13 +13,17 @@ from gateway.proxy.calls import Call
 from gateway.runs.growth import Growth
 from gateway.tokenizers.shape import json_bytes
 
+STRIPPED_MAX: Final = 64
+STRIPPED_CHARACTERS: Final = 128
+"""On record of what was taken out: so many paths, and so much of each."""
+
 
 def body_details(call: Call, forwarded: Mapping[str, Any], growth: Growth) -> tuple[bytes, dict[str, object]]:
     """The body that is sent, and the details of its reservation."""
     received = call.received
     sent, messages_at = received.forwarded(forwarded)
     if received.written is not None and received.written.messages is not None:
-        return sent, _continued(call, received, forwarded, sent, messages_at, growth)
+        return sent, _with_stripped(call, _continued(call, received, forwarded, sent, messages_at, growth))
     settings = call.dialect.settings
     details = body_record(received.raw, received.value, settings, call.request.tool_names, received.spans())
     details |= sent_record(forwarded, settings, sent)
@@ -28,7 +32,14 @@ def body_details(call: Call, forwarded: Mapping[str, Any], growth: Growth) -> tu
     messages = conversation(received.value)
     if messages is not None:
         details["new_bytes"] = growth.new_bytes(call.run_key, call.identity.lane, messages)
-    return sent, details
+    return sent, _with_stripped(call, details)
+
+
+def _with_stripped(call: Call, details: dict[str, object]) -> dict[str, object]:
+    """What the agent asked for and the engine was not sent. What came in stands there too, as every field does."""
+    if call.stripped:
+        details["stripped"] = [plain(path[:STRIPPED_CHARACTERS]) for path in call.stripped[:STRIPPED_MAX]]
+    return details
 
 
 def _continued(call: Call, received: Received, forwarded: Mapping[str, Any], sent: bytes, messages_at: int, growth: Growth) -> dict[str, object]:
@@ -62,7 +73,7 @@ def _continued(call: Call, received: Received, forwarded: Mapping[str, Any], sen
     if canonical is not None:
         details["canonical_sha256"] = canonical
     read = call.request.read
-    as_received = received.is_read_as(call.request.body)
+    as_received = call.request.body.get("messages") is received.value["messages"]
     if read is not None and as_received:
         now = Known(
             messages=len(messages),
@@ -83,7 +94,7 @@ def _tools_of(call: Call, received: Received, details: Mapping[str, Any]) -> Kno
     """What a later call need not look at again."""
     body = call.request.body
     tools: list[object] = body.get("tools") or []
-    if not tools or received.tools is None or body.get("functions") is not None:
+    if not tools or tools is not received.value.get("tools") or received.tools is None or body.get("functions") is not None:
         return None
     return KnownTools(
         sha256=details["fields"]["tools"]["sha256"],

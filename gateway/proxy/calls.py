@@ -11,17 +11,21 @@ from aiohttp import web
 from gateway.accounting.limit import CallCaps
 from gateway.accounting.quantity import Quantity
 from gateway.dialects import ALSO, DIALECTS, FAMILIES
+from gateway.dialects.barred import Allowed, key_of, mend
 from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts, Rendering
 from gateway.dialects.received import Received
+from gateway.dialects.stripping import strip
 from gateway.engines.engine import Engine
 from gateway.logs import log
 from gateway.policy.body_rules import apply
 from gateway.policy.declaration import ModelPolicy, Policy
 from gateway.policy.declared import PROMPT_TOKENS
+from gateway.proxy.agent_headers import check_headers
 from gateway.proxy.body import BodyBounds, read_body, receive
 from gateway.proxy.identify import presented_key, session_headers
 from gateway.proxy.may_call import check_in_time, check_open
 from gateway.proxy.routing import plain_path
+from gateway.proxy.salt import cache_salt
 from gateway.runs.keys import Identity
 from gateway.services import Services
 from gateway.tokenizers.tokenizer import CannotCount, Counter
@@ -29,6 +33,8 @@ from gateway.upstream.call import Refusal, Refused
 from gateway.upstream.forward import Upstream
 
 BODY_READ_S = 60.0
+UNREPORTED = "unreported_answers"
+"""Among what a policy may allow."""
 """Longest that a body may take to arrive."""
 MODELS = frozenset({"openai.models", "ollama.tags"})
 """Lists of what is declared: no calls."""
@@ -59,6 +65,8 @@ class Call:
     request: CallRequest
     received: Received = field(repr=False)
     """As the agent sent it; `request.body` is what the policy's rules made of it."""
+    stripped: tuple[str, ...] = ()
+    """What the policy took out of it: names of fields, `tools.` and the kind of a tool."""
     upstream: Upstream
     facts: ForwardFacts
     counter: Counter
@@ -141,17 +149,20 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     identity = route.identity
     check_open(services, identity)
     check_in_time(services, identity)
+    policy = identity.campaign.policy
+    check_headers(request.headers, policy.guard.stripped)
     bounds = services.settings.bounds
     limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=BODY_READ_S)
     raw = await read_body(request, limits)
     check_open(services, identity)  # reading took its time
     dialect = DIALECTS[route.api]
-    policy = identity.campaign.policy
     received = receive(raw, limits, services.growth.known(_run_key(identity), identity.lane, dialect.name))
-    ruled = apply(received.value, policy.body)
-    known = received.known if received.is_read_as(ruled) else None
-    asked = _named(dialect.read_request(ruled, known=known), services, identity)
+    kept, stripped = strip(received.value, dialect.name, policy.guard.stripped, policy.guard.allowed)
+    ruled = apply(kept, policy.body)
+    allowed = Allowed(policy.guard.allowed, bounds.max_inline_bytes)
+    asked = _named(dialect.read_request(ruled, allowed, received.known_of(ruled)), services, identity)
     upstream = _upstream_for(services, policy, identity.lane, asked.model, dialect.name)
+    _check_reported(upstream.engine, dialect.name, asked, policy.guard.allowed)
     model = policy.models[asked.model]
     route.model = asked.model
     counter = services.engines.counter(upstream.name, asked.model, model.counter, model.image_tokens_max, model.overhead_tokens)
@@ -167,7 +178,8 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
         request=asked,
         received=received,
         upstream=upstream,
-        facts=_facts(services, upstream, dialect.name, asked.model),
+        stripped=stripped,
+        facts=_facts(services, identity, upstream, dialect.name, asked.model),
         counter=counter,
         caps=services.remembered.caps(policy, identity.lane, asked.model),
         context_tokens=_smaller(model.context_tokens, services.engines.context(upstream.name)),
@@ -176,6 +188,14 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
         arrived_at=arrived_at,
         session=session_headers(request.headers),
     )
+
+
+def _check_reported(engine: Engine, dialect: str, asked: CallRequest, allowed: frozenset[str]) -> None:
+    """Raises BodyError where the engine would make more than it reports."""
+    if not asked.stream and asked.choices * asked.prompts > 1 and dialect in engine.reports_first and UNREPORTED not in allowed:
+        field = "n" if asked.choices > 1 else "prompt"
+        why = f"The field {field} asks for several answers in one piece, of which this engine reports the first alone: ask for a stream"
+        raise BodyError("not_allowed", f"{why}; {mend(UNREPORTED)}.", field, key_of(UNREPORTED))
 
 
 def _named(request: CallRequest, services: Services, identity: Identity) -> CallRequest:
@@ -196,13 +216,16 @@ def _upstream_for(services: Services, policy: Policy, lane: str, model: str, dia
     raise BodyError("model_not_found", "There is no such model here.", "model")
 
 
-def _facts(services: Services, upstream: Upstream, dialect: str, model: str) -> ForwardFacts:
-    engine = upstream.engine
+def _facts(services: Services, identity: Identity, upstream: Upstream, dialect: str, model: str) -> ForwardFacts:
+    engine, policy = upstream.engine, identity.campaign.policy
+    pinned = engine.pin_fields
+    if engine.salts(dialect) and (salt := cache_salt(services.cache_secret, policy.cache_sharing, identity.campaign.campaign, identity.run.run)):
+        pinned = {**pinned, engine.salt_field: f'"{salt}"'}
     return ForwardFacts(
         model=services.settings.upstreams[upstream.name].models[model],
         cap_name=engine.cap_names.get(dialect, ""),
-        strip_fields=engine.strip_fields,
-        pin_fields=engine.pin_fields,
+        strip_fields=engine.strip_fields - policy.guard.allowed_fields,
+        pin_fields=pinned,
         asks_usage=engine.asks_usage,
         request_id_field=engine.request_id_field,
     )

@@ -16,6 +16,7 @@ from gateway.dialects.native_replies import tags_reply
 from gateway.dialects.openai_replies import models_reply
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.calls import MODELS, TOLD, Call, Route, Unauthorized, Undeclared, declared_models, find_route, read_call
+from gateway.proxy.capturing import begin_capture, end_capture
 from gateway.proxy.ending import end_answer
 from gateway.proxy.keepalive import kept_alive
 from gateway.proxy.may_call import check_open
@@ -28,10 +29,14 @@ from gateway.services import Services
 
 async def exchange(request: web.BaseRequest, route: Route, services: Services, agent: AgentSide) -> web.StreamResponse:
     call = await read_call(request, services, route, agent.call_id)  # identify, route, guard; nothing written
-    async with Admitted(call, services) as reservation:  # waits holding nothing; slot + all limits in one step ... settled, durable
-        agent.headers |= reservation.warning
-        await carry(call, reservation, agent, services)
-    return await end_answer(call, reservation, agent)  # now the agent may know that it has ended
+    try:
+        async with Admitted(call, services) as reservation:  # waits holding nothing; slot + all limits in one step ... settled, durable
+            agent.headers |= reservation.warning
+            begin_capture(call, reservation.sent, agent, services)
+            await carry(call, reservation, agent, services)
+        return await end_answer(call, reservation, agent)  # now the agent may know that it has ended
+    finally:
+        end_capture(call, agent, services)
 
 
 async def carry(call: Call, reservation: Reservation, agent: AgentSide, services: Services) -> None:

@@ -8,14 +8,16 @@ from typing import Any
 from aiohttp import web
 
 from gateway.dialects.dialect import Wording
-from gateway.dialects.openai_replies import reply as openai_reply
 from gateway.errors import ConfigurationError
 from gateway.ids import new_call_id
 from gateway.logs import log
 from gateway.proxy.body import plainly_framed
 from gateway.proxy.exchange import answer
+from gateway.proxy.forms import worded_for_path
 from gateway.proxy.refusing import BAD_REQUEST, refusal_wording
 from gateway.services import Services
+from gateway.settings.declaration import Data
+from gateway.settings.listeners import BoundSocket, server_tls
 from gateway.upstream.call import Refusal
 
 KEEP_ALIVE_S = 75.0
@@ -24,6 +26,8 @@ HEADER_BYTES_MAX = 16 * 1024
 """Of one header line or of the request line."""
 READ_BUFFER_BYTES = 1 << 20
 """Large bodies come in few pieces."""
+BACKLOG = 1024
+"""Connections that the kernel holds until they are accepted."""
 LINGER_S = 5.0
 """How long the rest of a refused body is read, so that the refusal arrives."""
 
@@ -65,17 +69,20 @@ class Server(web.Server):
         return Connection(self, loop=self._loop, **self._kwargs)
 
 
-def _whole(call_id: str, wording: Wording) -> web.Response:
+def _whole(call_id: str, wording: Wording, target: str = "") -> web.Response:
     """An answer to what is no call, with its ids all the same."""
-    reply = openai_reply(wording)
+    reply = worded_for_path(target, wording)
     headers = {"x-request-id": call_id, "request-id": call_id, **reply.headers, "Connection": "close"}
     return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type, headers=headers)
 
 
 class DataListener:
-    def __init__(self, services: Services, listen: str) -> None:
-        host, _, port = listen.rpartition(":")
-        self.host, self.port = host.strip("[]"), int(port)
+    def __init__(self, services: Services, data: Data) -> None:
+        """Raises ConfigurationError where a certificate can't be used."""
+        host, _, port = data.listen.rpartition(":")
+        self.host, self.port = host.strip("[]"), int(port) if host else 0
+        self._data = data
+        self._tls = server_tls("data", data.tls_cert, data.tls_key)
         self._services = services
         self._server = Server(
             self._handle,
@@ -91,12 +98,16 @@ class DataListener:
         )
         self._server.on_malformed = services.metrics.refusals.labels(BAD_REQUEST.code).inc
         self._runner = web.ServerRunner(self._server, shutdown_timeout=1.0)
-        self._site: web.TCPSite | None = None
+        self._sites: list[web.BaseSite] = []
+        self._socket: BoundSocket | None = None
 
     @property
     def address(self) -> str:
+        """`http://HOST:PORT`, `https://HOST:PORT`, or `unix:PATH` where it listens on no other."""
+        if not self.host:
+            return f"unix:{self._data.socket}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     @property
     def connections(self) -> int:
@@ -105,27 +116,39 @@ class DataListener:
     async def start(self) -> None:
         """Raises ConfigurationError where it can't listen there."""
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, self.host, self.port, backlog=1024)
         try:
-            await self._site.start()
+            if self.host:
+                await self._open(web.TCPSite(self._runner, self.host, self.port, backlog=BACKLOG, ssl_context=self._tls))
+                self.port = self._runner.addresses[0][1]
+            if self._data.socket is not None:
+                self._socket = BoundSocket(self._data.socket, "data.socket", mode=0o666)
+                await self._open(web.SockSite(self._runner, self._socket.bound, backlog=BACKLOG))
         except OSError as error:
-            await self._runner.cleanup()
+            await self.stop()
             raise ConfigurationError(
                 f"data.listen: can't listen on {self.host}:{self.port}: {error.strerror}; choose another address, or end what listens there"
             ) from error
-        self.port = self._runner.addresses[0][1]
+        except ConfigurationError:
+            await self.stop()
+            raise
+
+    async def _open(self, site: web.BaseSite) -> None:
+        self._sites.append(site)
+        await site.start()
 
     async def stop_accepting(self) -> None:
-        if self._site is not None:
-            await self._site.stop()
+        for site in self._sites:
+            await site.stop()
 
     async def stop(self) -> None:
         await self._runner.cleanup()
+        if self._socket is not None:
+            self._socket.remove()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if len(self._server.connections) > self._services.settings.bounds.max_connections:
             self._services.metrics.refusals.labels("overloaded").inc()
-            refused = _whole(new_call_id(), refusal_wording(Refusal(code="overloaded", final=False)))
+            refused = _whole(new_call_id(), refusal_wording(Refusal(code="overloaded", final=False)), request.raw_path)
             refused.force_close()
             return refused
         response = await answer(request, self._services)

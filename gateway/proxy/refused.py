@@ -9,13 +9,12 @@ from aiohttp import web
 
 from gateway.accounting.commands import Refuse
 from gateway.accounting.limit import Shortfall
-from gateway.dialects import DIALECTS, UTILITIES
 from gateway.dialects.dialect import BodyError, Reply, ReplyKind, Wording
-from gateway.dialects.openai_replies import reply as openai_reply
 from gateway.logs import log
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.body import BodyRefused
 from gateway.proxy.calls import Route, Unauthorized, Undeclared
+from gateway.proxy.forms import worded_for_api, worded_for_path
 from gateway.proxy.refusing import UNAUTHORIZED, UNDECLARED, guard_wording, refusal_wording
 from gateway.services import Services
 from gateway.upstream.call import Refusal, Refused
@@ -28,18 +27,17 @@ async def refuse(error: Exception, route: Route | None, services: Services, agen
     match error:
         case Unauthorized():
             services.metrics.unauthorized.inc()
-            return await agent.reply(openai_reply(UNAUTHORIZED))
+            return await agent.reply(worded_for_path(agent.target, UNAUTHORIZED))
         case Undeclared():
             services.metrics.undeclared.inc()
-            return await agent.reply(openai_reply(UNDECLARED))
+            return await agent.reply(worded_for_path(agent.target, UNDECLARED))
         case Refused():
             refusal = error.refusal
         case BodyError() | BodyRefused():
             refusal = Refusal(code=error.code, final=True, field_name=getattr(error, "field_name", ""))
         case _:
             log.error("a call failed inside the gateway", exc_info=error)
-            dialect = DIALECTS.get(route.api) if route is not None else None
-            return await agent.reply(openai_reply(INTERNAL) if dialect is None else dialect.reply(INTERNAL))
+            return await agent.reply(worded_for_path(agent.target, INTERNAL) if route is None else worded_for_api(route.api, INTERNAL))
     assert route is not None, "only a request with a route is refused by name"
     services.metrics.refusals.labels(refusal.code).inc()
     if refusal.shortfall is not None and refusal.final:
@@ -53,8 +51,7 @@ def _worded(error: Exception, refusal: Refusal, route: Route) -> Reply:
     told = route.identity.campaign.policy.agent
     status = told.refusal_status.get(route.api)
     wording = guard_wording(error) if isinstance(error, BodyError | BodyRefused) else refusal_wording(refusal, status, tell=told.tell_agent)
-    dialect = DIALECTS.get(UTILITIES[route.api].form if route.api in UTILITIES else route.api)
-    return dialect.reply(wording) if dialect is not None else openai_reply(wording)
+    return worded_for_api(route.api, wording)
 
 
 def _record(refusal: Refusal, route: Route, services: Services, agent: AgentSide) -> None:

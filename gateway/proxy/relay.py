@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
@@ -15,69 +14,16 @@ from gateway.metering.framing import Frame, FrameKind
 from gateway.metering.meter import Meter
 from gateway.metering.reader import Mark
 from gateway.proxy.agent_side import AgentSide
+from gateway.proxy.ceiling_watch import CeilingWatch
 from gateway.proxy.fault_points import reach
 from gateway.upstream.answer import Answer
 
 AFTER_TERMINAL_S = 1.0
 """How long the engine is read on after its terminal event: usage may come behind it."""
 
-NO_CHARACTER = "\ufffd"
-"""Stands for bytes that are no text; one token may have made it, and counted again it is three."""
 _ENDS = Mark.TERMINAL | Mark.ERROR
 _CONTENT = Mark.CONTENT
 _EVENT = FrameKind.EVENT
-CountDelivered = Callable[[str], Awaitable[int]]
-
-
-class CapIgnored(Exception):
-    """The engine ran past the ceiling that was sent."""
-
-
-class CeilingWatch:
-    """Looks whether an engine obeys the ceiling: by its running total where it gives one, else by a count of our own.
-
-    It is counted only once it sent more events than it may make tokens:
-    An event holds one token or more (but for half characters), so an engine that obeys is hardly ever counted.
-    """
-
-    SUSPECT_BYTES_PER_TOKEN = 6
-    """Text has some four: a stream with more is counted too, where its events are so large that some hold many tokens."""
-    LARGE_EVENT_BYTES = 12
-    """On average. An engine that sends each token by itself stays below it, and is not counted again by a tokenizer that may cut its text otherwise."""
-
-    def __init__(self, ceiling: int, meter: Meter, count: CountDelivered) -> None:
-        self._ceiling = ceiling
-        self._meter = meter
-        self._count = count
-        self._events = 0
-        self._next_events = ceiling
-        self._next_bytes = ceiling * self.SUSPECT_BYTES_PER_TOKEN
-
-    def content(self) -> None:
-        self._events += 1
-
-    def suspects(self) -> bool:
-        """`check` has something to do."""
-        running = self._meter.running_output()
-        if running is not None:
-            return running > self._ceiling
-        if self._events > self._next_events:
-            return True
-        delivered_bytes = self._meter.delivered_bytes()
-        return delivered_bytes > self._next_bytes and delivered_bytes > self._events * self.LARGE_EVENT_BYTES
-
-    async def check(self) -> None:
-        """Raises CapIgnored."""
-        if not self.suspects():
-            return
-        if self._meter.running_output() is not None:
-            raise CapIgnored
-        counted = await self._count(self._meter.delivered_text().replace(NO_CHARACTER, ""))
-        if counted > self._ceiling:
-            raise CapIgnored
-        room = max(1, self._ceiling - counted)
-        self._next_events = self._events + room
-        self._next_bytes = self._meter.delivered_bytes() + room * self.SUSPECT_BYTES_PER_TOKEN
 
 
 class Relay:
@@ -87,6 +33,8 @@ class Relay:
         self._meter = meter
         self._agent = agent
         self._watch = watch
+        self._unseen: list[Frame] = []
+        """Behind an event with which the engine may have passed its ceiling: looked at once that is known."""
         self._before = bytearray()
         self.terminal = False
         """The terminal event was read: whatever comes now, the answer has its end."""
@@ -106,16 +54,18 @@ class Relay:
             async with asyncio.timeout(None) as limit:
                 async for chunk in answer.chunks(self._at_once):
                     left, self._left = self._left, None
-                    await self._pass(self._sorted(self._meter.feed(chunk)) if left is None else left)
+                    await self._pass(self._sorted(self._meter.frames(chunk)) if left is None else left)
+                    while self._unseen:
+                        await self._pass(self._sorted(self._unseen))
                     if self.terminal and limit.when() is None and self._meter.streams:
                         limit.reschedule(asyncio.get_running_loop().time() + AFTER_TERMINAL_S)
         except TimeoutError:
             return  # the terminal event is here; the engine just does not end its body
-        await self._pass(self._sorted(self._meter.end()))
+        await self._pass(self._sorted(self._meter.last_frames()))
 
     def _at_once(self, chunk: bytes) -> bool:
         """Nearly every event of a stream: there is nothing to wait for, so no task is woken. All else is left to `carry`."""
-        passing = self._sorted(self._meter.feed(chunk))
+        passing = self._sorted(self._meter.frames(chunk))
         if passing and (self._before or not self._agent.write_at_once(passing)):
             self._left = passing
             return False
@@ -144,40 +94,47 @@ class Relay:
                 await self._watch.check()
             self._content = False
 
-    def _sorted(self, marked: Sequence[tuple[Frame, Mark]]) -> bytes | bytearray:
-        """What may go out now; the rest is held. Notes what the events mean."""
-        streams = self._meter.streams
-        if len(marked) == 1 and streams and not self.terminal:
-            frame, mark = marked[0]
+    def _sorted(self, frames: list[Frame]) -> bytes | bytearray:
+        """What may go out now; the rest is held. Notes what the events mean. Ends behind an event with which the engine may have passed its ceiling."""
+        streams, see = self._meter.streams, self._meter.see
+        self._unseen = []
+        if len(frames) == 1 and streams and not self.terminal:
+            frame = frames[0]
+            mark = see(frame)
             if mark is _CONTENT and frame.kind is _EVENT:  # nearly all that an engine sends
                 self._content = True
                 self._watch.content()
                 return frame.raw
+            return self._sort(frame, mark, bytearray())
         passing = bytearray()
-        for frame, mark in marked:
-            if mark is _CONTENT and frame.kind is _EVENT and streams and not self.terminal:
-                self._content = True
-                self._watch.content()
-                passing += frame.raw
-                continue
-            if frame.kind is FrameKind.UNFINISHED:
-                self.unfinished += frame.raw
-                continue
-            if mark & Mark.CONTENT:
-                self._content = True
-                self._watch.content()
-            if mark & _ENDS or not (streams or frame.kind is FrameKind.PIECE):
-                self._ended()
-            if mark & Mark.HIDE:
-                continue
-            if frame.kind is FrameKind.PIECE:
-                passing += frame.raw  # too large to hold: all but its last byte goes out
-            elif self.terminal:
-                self.held += frame.raw
-            elif frame.kind is FrameKind.COMMENT and not (self._agent.opened or passing):
-                self._before += frame.raw
-            else:
-                passing += frame.raw
+        for number, frame in enumerate(frames, 1):
+            mark = see(frame)
+            self._sort(frame, mark, passing)
+            if mark & _CONTENT and streams and not self.terminal and number < len(frames) and self._watch.suspects():
+                self._unseen = frames[number:]
+                break
+        return passing
+
+    def _sort(self, frame: Frame, mark: Mark, passing: bytearray) -> bytearray:
+        streams = self._meter.streams
+        if frame.kind is FrameKind.UNFINISHED:
+            self.unfinished += frame.raw
+            return passing
+        if mark & Mark.CONTENT:
+            self._content = True
+            self._watch.content()
+        if mark & _ENDS or not (streams or frame.kind is FrameKind.PIECE):
+            self._ended()
+        if mark & Mark.HIDE:
+            return passing
+        if frame.kind is FrameKind.PIECE:
+            passing += frame.raw  # too large to hold: all but its last byte goes out
+        elif self.terminal:
+            self.held += frame.raw
+        elif frame.kind is FrameKind.COMMENT and not (self._agent.opened or passing):
+            self._before += frame.raw
+        else:
+            passing += frame.raw
         return passing
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping
-from functools import partial
 from types import TracebackType
 
 from gateway.accounting.settling import Ending, How
@@ -21,9 +20,10 @@ from gateway.metering.meter import meter_of
 from gateway.proxy.agent_side import AgentGone, AgentSide
 from gateway.proxy.answer_headers import answer_headers, left_headers, put_on_record, warning_headers
 from gateway.proxy.calls import Call
-from gateway.proxy.delivered import count_delivered
+from gateway.proxy.ceiling_watch import CapIgnored, CeilingWatch
+from gateway.proxy.delivered import CountWhileItRuns
 from gateway.proxy.fault_points import reach, reach_once_written
-from gateway.proxy.relay import CapIgnored, CeilingWatch, Relay
+from gateway.proxy.relay import Relay
 from gateway.proxy.reserving import Reserving
 from gateway.proxy.settlement import drained_too_long, settle, settle_at_once
 from gateway.proxy.ticket import ticket_of
@@ -46,15 +46,21 @@ class Reservation(UnderWay):
 
     async def forward_and_relay(self, agent: AgentSide) -> None:
         """Sends the call and passes its answer on. Raises EngineFailure, BadAnswer, CapIgnored, AgentGone."""
-        call = self.call
+        call, cancelling = self.call, self.services.cancelling
         self.sent_at = time.monotonic()
+        cancelling.opened(call.upstream.name, self)
         try:
             written = reach_once_written("sent")
             async with call.upstream.send(call.path, self.sent, call.forwarded_headers, call.call_id, on_written=written) as answer:
                 await self._answered(answer, agent).carry(answer)
             reach("terminal_held")
+        except BaseException as error:
+            if self._leaves_work(error):
+                cancelling.left(call.upstream, self.left())
+            raise
         finally:
             self.engine_done_at = time.monotonic()
+            cancelling.closed(call.upstream.name, self)
 
     def _answered(self, answer: Answer, agent: AgentSide) -> Relay:
         call, bounds = self.call, self.services.settings.bounds
@@ -73,7 +79,9 @@ class Reservation(UnderWay):
         relayed = {name: value for name, value in answer.headers.items() if name.lower() in RELAYED_HEADERS}
         agent.prepare(answer.status, {**relayed, **answer_headers(call, self.admission)})
         agent.told_late = left_headers(call, self.admission, self.services)
-        self.relay = Relay(self.meter, agent, CeilingWatch(self.admission.output, self.meter, partial(_count, call, self.services)))
+        counting, sizes = CountWhileItRuns(call, self.services), self.services.event_sizes
+        watch = CeilingWatch(self.admission.output, self.meter, counting, sizes, call.upstream.name, call.request.model)
+        self.relay = Relay(self.meter, agent, watch)
         return self.relay
 
     async def attached(self, work: Coroutine[None, None, None]) -> None:
@@ -148,6 +156,12 @@ class Reservation(UnderWay):
         elif error is not None:
             raise error
 
+    def _leaves_work(self, error: BaseException) -> bool:
+        """The connection was closed by us, before the end of the answer: the engine is to stop, and whether it does is not known."""
+        if self._has_its_end() or (isinstance(error, EngineFailure) and (error.kind != "timeout" or error.phase == "connect")):
+            return False
+        return self._unfinished is None or not isinstance(error, asyncio.CancelledError)  # one that was drained for too long is on record as that
+
     def _left(self) -> None:
         """After the terminal event it had, or will find, a complete answer."""
         if not self._has_its_end():
@@ -188,11 +202,6 @@ class Reservation(UnderWay):
         elif not isinstance(error, BadAnswer | CapIgnored | AgentGone):
             log.error("a call failed inside the gateway", exc_info=error, extra={"fields": {"call": self.call.call_id}})
         await asyncio.shield(self.services.background.spawn(settle(self)))
-
-
-async def _count(call: Call, services: Services, text: str) -> int:
-    """No method: a reservation that holds what holds it, and so its body, would stay in memory until the collector comes by."""
-    return (await count_delivered(call, services, text)).output_tokens
 
 
 class Admitted:

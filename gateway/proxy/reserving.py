@@ -64,8 +64,11 @@ def decision_record(admission: Admission) -> dict[str, object]:
         found["wanted"] = admission.demand.want
     if admission.clamp is not None:
         found["clamped_by"] = _numbers(admission.clamp)
-    if admission.delay is not None:
-        found["waited_on"] = _numbers(admission.delay)
+    if admission.delays:
+        first, *others = ({**_numbers(delay.shortfall), "ms": delay.ms} for delay in admission.delays)
+        found["waited_on"] = first
+        if others:
+            found["then_waited_on"] = others
     return found
 
 

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gateway.dialects.dialect import Reply, ReplyKind, Wording
 from gateway.dialects.openai_replies import reply as openai_reply
+from gateway.dialects.received import write
 from gateway.errors import ClockUncertain, LedgerUnavailable
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.body import BodyBounds, BodyRefused, parse_body, read_body
@@ -33,10 +34,10 @@ FAILED: Final = Wording(kind=ReplyKind.GUARD, code="preflight_failed", message="
 async def tell(request: web.BaseRequest, route: Route, services: Services, agent: AgentSide) -> web.StreamResponse:
     """Also a key that is revoked, or of a closed run, hears its budget."""
     identity = route.identity
-    if route.api == BUDGET:
-        budget = services.runs.budget(identity.campaign.campaign, identity.run.run, identity.lane, short=True)
-        return await agent.reply(Reply(200, orjson.dumps({**budget, "live": identity.live})))
     try:
+        if route.api == BUDGET:
+            budget = services.runs.budget(identity.campaign.campaign, identity.run.run, identity.lane, short=True)
+            return await agent.reply(Reply(200, write({**budget, "live": identity.live})))
         check_open(services, identity)
         expected = expectation(parse_body(await read_body(request, BOUNDS), BOUNDS))
         check_open(services, identity)  # reading took its time
@@ -49,14 +50,14 @@ async def tell(request: web.BaseRequest, route: Route, services: Services, agent
         return await agent.reply(openai_reply(guard_wording(BodyRefused("body_invalid", error.problem))))
     except (LedgerUnavailable, ClockUncertain):
         return await agent.reply(openai_reply(refusal_wording(Refusal(code="ledger_unavailable", final=False))))
-    return await agent.reply(failed(unlike) if unlike else Reply(200, orjson.dumps({"passed": True, "differences": []})))
+    return await agent.reply(failed(unlike) if unlike else Reply(200, write({"passed": True, "differences": []})))
 
 
 def failed(unlike: tuple[Difference, ...]) -> Reply:
     """An error like any other, and beside it each difference."""
     plain = openai_reply(FAILED)
     error = orjson.loads(plain.body)
-    return Reply(plain.status, orjson.dumps({**error, "passed": False, "differences": [each.view() for each in unlike]}), plain.headers)
+    return Reply(plain.status, write({**error, "passed": False, "differences": [each.view() for each in unlike]}), plain.headers)
 
 
 def expectation(body: Mapping[str, object]) -> dict[str, Value]:

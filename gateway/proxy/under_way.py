@@ -13,7 +13,9 @@ from gateway.proxy.relay import Relay
 from gateway.runs.in_flight import Handle
 from gateway.services import Services
 from gateway.upstream.answer import Answer
+from gateway.upstream.at_work import Open
 from gateway.upstream.call import Admission
+from gateway.upstream.cancelling import Left
 
 
 class UnderWay:
@@ -39,3 +41,19 @@ class UnderWay:
         """None until it is settled; also where nothing was sent (void)."""
         self.not_delivered = False
         """The settlement could not be written: the answer may not look finished."""
+
+    @property
+    def pieces(self) -> int:
+        """Of work, for the engine."""
+        return max(1, self.call.request.choices * self.call.request.prompts)
+
+    def open(self) -> Open:
+        """While its answer is awaited: what the engine may be at work on for it."""
+        relay = self.relay
+        begun = relay is not None and relay.first_content_at is not None and not relay.terminal
+        return Open(ceiling=self.admission.output // self.pieces, pieces=self.pieces, begun=begun)
+
+    def left(self) -> Left:
+        handle = self.handle
+        ceiling = self.admission.output // self.pieces
+        return Left(call_id=handle.call_id, campaign=handle.campaign, run=handle.run, ceiling=ceiling, pieces=self.pieces)

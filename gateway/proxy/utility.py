@@ -11,10 +11,13 @@ from aiohttp import web
 
 from gateway.accounting.limit import Shortfall
 from gateway.dialects import DIALECTS, UTILITIES
+from gateway.dialects.barred import Allowed
 from gateway.dialects.dialect import BodyError, Reply
 from gateway.dialects.openai_replies import reply as openai_reply
 from gateway.dialects.received import write
+from gateway.dialects.stripping import strip
 from gateway.errors import EngineFailure
+from gateway.proxy.agent_headers import check_headers
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.body import BodyBounds, parse_body, read_body
 from gateway.proxy.calls import BODY_READ_S, Route, declared_models
@@ -35,17 +38,18 @@ async def ask(request: web.BaseRequest, route: Route, services: Services, agent:
     check_open(services, identity)
     check_in_time(services, identity)
     _check_count(identity)
-    bounds = services.settings.bounds
+    guard, bounds = identity.campaign.policy.guard, services.settings.bounds
+    check_headers(request.headers, guard.stripped)
     limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=BODY_READ_S)
-    body = parse_body(await read_body(request, limits), limits)
+    body, _ = strip(parse_body(await read_body(request, limits), limits), utility.form, guard.stripped, guard.allowed)
     models = declared_models(services, identity)
-    model = utility.read(body) or (models[0] if len(models) == 1 else "")
+    model = utility.read(body, Allowed(guard.allowed, bounds.max_inline_bytes)) or (models[0] if len(models) == 1 else "")
     upstream = _upstream_for(services, identity, model, route.api)
     own = services.settings.upstreams[upstream.name].models[model]
     _check_count(identity)
     async with identity.run.utilities.turn():
         check_open(services, identity)
-        return await agent.reply(await _answer(upstream, route.api, utility.forward(body, own, upstream.engine.strip_fields)))
+        return await agent.reply(await _answer(upstream, route.api, utility.forward(body, own, upstream.engine.strip_fields - guard.allowed_fields)))
 
 
 def _check_count(identity: Identity) -> None:

@@ -60,6 +60,10 @@ class DispatchRecord:
     finish: str = ""
     message: str = ""
     """An error's words, cut short; never a prompt or an answer."""
+    echo: bool = False
+    """From a file of totals that says again, without an id, what the agent's main record says: counted only where that lacks it."""
+    copy_key: str = ""
+    """What stays the same where the agent writes the same row into another of its files (resume, fork, totals); empty: it never does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,10 @@ class AgentReader(Protocol):
     """One agent's record, in all versions of its format that are known."""
 
     name: str
+    about: str
+    """Which agent and which versions, in a few words."""
+    caveat: str
+    """What a report must say of all this agent's rows; empty: nothing."""
 
     def claims(self, path: Path) -> bool:
         """Whether the file or folder looks like this agent's, by a bounded look at it."""

@@ -6,6 +6,8 @@ The rule: what is known here follows the ledger. It is read from there at start 
     campaigns.py  the state of campaigns and runs, and when it is in doubt
     keys.py       secret -> identity; issuing and revoking
     opening.py    opening campaigns and runs, once under any concurrency and again for a driver whose reply was lost
+    stored_policy.py    the policy that a campaign's opening holds, read at start
+    plan.py       the planned runs of a campaign, and what made a run what it is
     may_open.py   whether one more run may open
     room.py       whether campaign, day and gateway can carry one more run to its end
     deadlines.py  when a run, a lane or a campaign is over

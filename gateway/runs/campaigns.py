@@ -18,6 +18,7 @@ from gateway.policy.resolve import NO_ORIGINS, Origins
 from gateway.runs.deadlines import Times, times_of
 from gateway.runs.declined import Declined
 from gateway.runs.first_calls import FirstCalls
+from gateway.runs.plan import PlannedRun
 from gateway.runs.telling import Telling
 from gateway.runs.utilities import Utilities
 
@@ -59,11 +60,14 @@ class CampaignState:
     policy: Policy
     policy_name: str
     policy_hash: str
+    policy_problem: str = ""
+    """Why `policy` is not its own: it serves no more, and this version can't read it."""
     limits_hash: str = ""
     """Of the effective limits, the gateway's own included."""
     origins: Origins = field(default_factory=dict)
     """Where its file, as it stood then, and gateway.toml set each limit."""
     planned_runs: int | None = None
+    plan: tuple[PlannedRun, ...] = ()
     state: CampaignStanding = CampaignStanding.OPEN
     reason: str = ""
     """Of its halt."""
@@ -143,16 +147,18 @@ class Campaigns:
         del self._campaigns[campaign.campaign]
 
 
-def campaign_of(record: CampaignRecord, policy: Policy, limits_hash: str, gateway_origins: Origins = NO_ORIGINS) -> CampaignState:
+def campaign_of(record: CampaignRecord, policy: Policy, limits_hash: str, gateway_origins: Origins = NO_ORIGINS, problem: str = "") -> CampaignState:
     return CampaignState(
         campaign=record.campaign,
         opened_at_ms=record.opened_at_ms,
         policy=policy,
         policy_name=record.policy_name,
         policy_hash=record.policy_hash,
+        policy_problem=problem,
         limits_hash=limits_hash,
         origins={**gateway_origins, **record.origins},
         planned_runs=record.planned_runs,
+        plan=tuple(PlannedRun(run=run, task=task, label=label, repeat=repeat) for run, task, label, repeat in record.plan),
         state=record.standing,
         reason=record.reason,
         ending=record.standing in (CampaignStanding.CLOSING, CampaignStanding.CLOSED),

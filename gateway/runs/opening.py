@@ -26,9 +26,7 @@ from gateway.runs.in_flight import InFlight
 from gateway.runs.keys import KeyRing
 from gateway.runs.left import left
 from gateway.runs.may_open import check_attempts, check_room, check_runs, check_span, room_words
-
-TEXT_MAX = 200
-"""Characters of a task, a label or an idempotency key."""
+from gateway.runs.plan import UNPINNED, Made, PlannedRun, check_made, check_text, plan_details
 
 Fingerprints = Callable[[str, int], Sequence[Fingerprint]]
 """(campaign, time) -> what its engines say that they are, for its chain when a run opens."""
@@ -64,16 +62,18 @@ class Opening:
         self._gateway_origins = gateway_origins
         self._fingerprints = fingerprints
 
-    async def open_campaign(self, name: str, loaded: LoadedPolicy, planned_runs: int | None) -> tuple[CampaignState, bool]:
+    async def open_campaign(self, name: str, loaded: LoadedPolicy, planned_runs: int | None, plan: Sequence[PlannedRun] = ()) -> tuple[CampaignState, bool]:
         """The campaign, and whether it is new. Opening it again with the same policy gives the one that stands."""
         _check_name("campaign", name)
+        planned = plan_details(plan)
+        planned_runs = len(plan) or planned_runs
         standing = self._campaigns.find(name)
         if standing is not None:
             async with standing.lock:
                 pass  # it may be opening at this moment
             standing = self._campaigns.find(name)
         if standing is not None:
-            return _same_campaign(standing, loaded, planned_runs), False
+            return _same_campaign(standing, loaded, planned_runs, plan), False
         self._book.admissible()
         at_ms = self._book.now_ms()
         campaign = CampaignState(
@@ -85,6 +85,7 @@ class Opening:
             limits_hash=limits_hash(loaded.policy, self._gateway_limits),
             origins={**self._gateway_origins, **loaded.origins},
             planned_runs=planned_runs,
+            plan=tuple(plan),
         )
         posted = self._book.post(
             OpenCampaign(
@@ -94,7 +95,7 @@ class Opening:
                 policy=loaded.canonical,
                 policy_hash=loaded.hash,
                 planned_runs=planned_runs,
-                details={"tzdata": TZDATA_VERSION, "origins": [[name, _plain(origin)] for name, origin in loaded.origins.items()]},
+                details={"tzdata": TZDATA_VERSION, "origins": [[name, _plain(origin)] for name, origin in loaded.origins.items()], **planned},
             )
         )
         self._campaigns.add(campaign)
@@ -106,10 +107,13 @@ class Opening:
                 raise
         return campaign, True
 
-    async def open_run(self, campaign: CampaignState, run: str, *, task: str, label: str, lanes: Sequence[str], idempotency_key: str) -> OpenedRun:
+    async def open_run(
+        self, campaign: CampaignState, run: str, *, task: str, label: str, lanes: Sequence[str], idempotency_key: str, made: Made = UNPINNED
+    ) -> OpenedRun:
         names = _lanes(campaign, lanes)
         _check_texts(run, task=task, label=label, idempotency_key=idempotency_key)
-        arguments = {"run": run, "task": task, "label": label, "lanes": sorted(names)}
+        check_made(made)
+        arguments = {"run": run, "task": task, "label": label, "lanes": sorted(names), **made.details()}
         arguments_hash = hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
         standing = _standing(campaign, run, idempotency_key, arguments_hash)
         if standing is not None:
@@ -128,9 +132,9 @@ class Opening:
             arguments_hash=arguments_hash,
             limits_hash=campaign.limits_hash,
         )
-        return await self._post(campaign, state, names)
+        return await self._post(campaign, state, names, made)
 
-    async def _post(self, campaign: CampaignState, run: RunState, lanes: tuple[str, ...]) -> OpenedRun:
+    async def _post(self, campaign: CampaignState, run: RunState, lanes: tuple[str, ...], made: Made) -> OpenedRun:
         """From the check of the limits to the posting nothing is waited for."""
         check_span(campaign, run.opened_at_ms)
         check_attempts(campaign, run.task)
@@ -149,7 +153,7 @@ class Opening:
                 policy_hash=campaign.policy_hash,
                 limits_hash=run.limits_hash,
                 accounts=tuple(limit.account for limit in limits),
-                details=_wall_details(campaign, run.opened_at_ms),
+                details={**_wall_details(campaign, run.opened_at_ms), **made.details()},
             )
         )
         add_run(campaign, run)
@@ -215,7 +219,7 @@ def _warning(run: RunState, shortfall: Shortfall, at_ms: int) -> Event:
     return Event(campaign=run.campaign, run=run.run, call_id="", name="no_room", at_ms=at_ms, details=numbers)
 
 
-def _same_campaign(standing: CampaignState, loaded: LoadedPolicy, planned_runs: int | None) -> CampaignState:
+def _same_campaign(standing: CampaignState, loaded: LoadedPolicy, planned_runs: int | None, plan: Sequence[PlannedRun]) -> CampaignState:
     problem = f"Campaign {standing.campaign!r} is not opened again."
     if standing.policy_hash != loaded.hash:
         raise Declined(
@@ -223,8 +227,8 @@ def _same_campaign(standing: CampaignState, loaded: LoadedPolicy, planned_runs: 
             f"It stands with policy {standing.policy_hash[:12]}, this is {loaded.hash[:12]}.",
             "Another policy is another campaign: give it another name.",
         )
-    if standing.planned_runs != planned_runs:
-        raise Declined(problem, "It stands with another number of planned runs.", "Ask with the same number, or open another campaign.")
+    if standing.planned_runs != planned_runs or standing.plan != tuple(plan):
+        raise Declined(problem, "It stands with another plan, or another number of planned runs.", "Ask with the same plan, or open another campaign.")
     if standing.ending:
         raise Declined(problem, f"It is {standing.state}.", "Open another campaign.")
     return standing
@@ -269,7 +273,4 @@ def _check_texts(run: str, **texts: str) -> None:
     if run:
         _check_name("run", run)
     for what, text in texts.items():
-        if len(text) > TEXT_MAX or not text.isprintable():
-            raise Declined(
-                f"This {what} can't be put on record.", f"It is longer than {TEXT_MAX} characters or not printable.", "Use a shorter one.", code="invalid"
-            )
+        check_text(what, text)

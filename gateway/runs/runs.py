@@ -13,7 +13,6 @@ from typing import TypeVar
 from gateway.accounting.commands import Event, Fingerprint, Results
 from gateway.errors import GatewayError
 from gateway.ledger.state import CampaignStanding, RunStanding
-from gateway.policy.canonical import parse_canonical
 from gateway.policy.declaration import GatewayLimits
 from gateway.policy.loading import LoadedPolicy
 from gateway.policy.resolve import NO_ORIGINS, Origins, limits_hash
@@ -28,6 +27,8 @@ from gateway.runs.in_flight import InFlight
 from gateway.runs.keys import Identity, IssuedKey, KeyRing
 from gateway.runs.left import LimitLeft, left
 from gateway.runs.opening import Fingerprints, OpenedRun, Opening
+from gateway.runs.plan import UNPINNED, Made, PlannedRun
+from gateway.runs.stored_policy import stored_policy
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -66,8 +67,9 @@ class Runs:
     def _load(self) -> None:
         state = self._book.state()
         for campaign in state.campaigns:
-            policy = parse_canonical(campaign.policy)
-            self._campaigns.add(campaign_of(campaign, policy, limits_hash(policy, self._gateway_limits), self._gateway_origins))
+            policy, problem = stored_policy(campaign)
+            hashed = "" if problem else limits_hash(policy, self._gateway_limits)
+            self._campaigns.add(campaign_of(campaign, policy, hashed, self._gateway_origins, problem))
         for run in state.runs:
             add_run(self._campaigns.campaign(run.campaign), run_of(run))
         for key in state.keys:
@@ -166,6 +168,7 @@ class Runs:
     def budget(self, campaign: str, run: str, lane: str = "", *, short: bool = False) -> dict[str, object]:
         """Every limit that a run, or one lane of it, can meet, and what is left. `short`: no folders. Raises Declined where there is none."""
         state, found = self._campaigns.run(campaign, run)
+        _check_readable(state)
         _check_lane(state, lane)
         return budget_view(
             state,
@@ -201,9 +204,11 @@ class Runs:
 
     # what a driver does
 
-    async def open_campaign(self, campaign: str, loaded: LoadedPolicy, planned_runs: int | None = None) -> tuple[CampaignState, bool]:
-        """The campaign, and whether it is new."""
-        return await self._whole(self._opening.open_campaign(campaign, loaded, planned_runs))
+    async def open_campaign(
+        self, campaign: str, loaded: LoadedPolicy, planned_runs: int | None = None, plan: Sequence[PlannedRun] = ()
+    ) -> tuple[CampaignState, bool]:
+        """The campaign, and whether it is new. `plan`: the runs that should happen; their number is then the number planned."""
+        return await self._whole(self._opening.open_campaign(campaign, loaded, planned_runs, plan))
 
     async def halt(self, campaign: str, reason: str = "") -> CampaignState:
         state = self._campaigns.campaign(campaign)
@@ -220,11 +225,11 @@ class Runs:
         return await self._whole(self._closing.close_campaign(state, close_s=close_s, drain_s=drain_s))
 
     async def open_run(
-        self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = ""
+        self, campaign: str, run: str = "", *, task: str = "", label: str = "", lanes: Sequence[str] = (), idempotency_key: str = "", made: Made = UNPINNED
     ) -> OpenedRun:
         """Checked against the limits on `runs` and posted in one step of the loop."""
         state = self._campaigns.campaign(campaign)
-        return await self._whole(self._opening.open_run(state, run, task=task, label=label, lanes=lanes, idempotency_key=idempotency_key))
+        return await self._whole(self._opening.open_run(state, run, task=task, label=label, lanes=lanes, idempotency_key=idempotency_key, made=made))
 
     async def close_run(self, campaign: str, run: str, *, results: Results | None = None, drain_s: int = 0, reason: str = "") -> Receipt:
         """Also declares results later: then the next receipt is written."""
@@ -264,6 +269,16 @@ class Runs:
         task = asyncio.create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _check_readable(campaign: CampaignState) -> None:
+    if campaign.policy_problem:
+        raise Declined(
+            f"The limits of campaign {campaign.campaign!r} can't be shown.",
+            f"Its policy can't be read by this version: {campaign.policy_problem}",
+            "Its opening entry holds the policy as it was; the version that opened it can read it.",
+            code="invalid",
+        )
 
 
 def _check_lane(campaign: CampaignState, lane: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gateway.accounting.quantity import Quantity
 from gateway.engines import ENGINES
+from gateway.engines.engine import Engine
 from gateway.policy.checks import check_gateway_limits, check_never_binding, check_output_capped
 from gateway.policy.declaration import Policy
 from gateway.policy.declared import CONTEXT_TOKENS, PROMPT_TOKENS, Declared
@@ -17,11 +20,31 @@ _NEEDS_PROMPT = (PROMPT_TOKENS, CONTEXT_TOKENS, Quantity.INPUT_TOKENS, Quantity.
 
 def check_settings(table: SettingsTable, report: Report) -> None:
     check_gateway_limits(table.limits, report)
+    _check_listeners(table, report)
     for name, upstream in table.upstreams.items():
         if upstream.ca_file is not None and not upstream.ca_file.is_file():
             report.add(("upstreams", name, "ca_file"), f"{upstream.ca_file} is no file")
         if upstream.ca_file is not None and upstream.address.startswith("http:"):
             report.add(("upstreams", name, "ca_file"), "an http address has no certificate; write https in address, or leave ca_file out")
+
+
+def _check_listeners(table: SettingsTable, report: Report) -> None:
+    data, control = table.data, table.control
+    if data.listen == "none" and data.socket is None:
+        report.add(("data", "listen"), "agents could come in nowhere; name a socket in data.socket, or an address here")
+    if control.listen is not None and control.token_env is None:
+        report.add(("control", "listen"), "whoever reaches it may spend; name the variable that holds its token in control.token_env")
+    if control.token_env is not None and control.listen is None:
+        report.add(("control", "token_env"), "there is nothing to present it to; name an address in control.listen, or leave it out")
+    for name, table_, listens in (("data", data, data.listen != "none"), ("control", control, control.listen is not None)):
+        given = {key: path for key in ("tls_cert", "tls_key") if (path := getattr(table_, key)) is not None}
+        for key, path in given.items():
+            if len(given) == 1:
+                report.add((name, key), f"a certificate and its key go together; also name {name}.{'tls_key' if key == 'tls_cert' else 'tls_cert'}")
+            elif not listens:
+                report.add((name, key), f"there is nothing that speaks TLS; name an address in {name}.listen")
+            elif not path.is_file():
+                report.add((name, key), f"{path} is no file")
 
 
 def misfits(loaded: LoadedPolicy, settings_file: str, table: SettingsTable) -> Report:
@@ -43,21 +66,31 @@ def misfits(loaded: LoadedPolicy, settings_file: str, table: SettingsTable) -> R
 
 def _check_counter(policy: Policy, model: str, table: SettingsTable, report: Report) -> None:
     """A prompt must be countable, or at least boundable, where a limit needs it."""
-    silent = [name for name, upstream in table.upstreams.items() if model in upstream.models and not ENGINES[upstream.engine].counter]
+    serving = {name: ENGINES[upstream.engine] for name, upstream in table.upstreams.items() if model in upstream.models}
     declared = policy.models[model]
-    if not silent:
-        return
-    engines = f"{silent[0]} (engine = {table.upstreams[silent[0]].engine})"
     if declared.counter == "engine":
-        where = ("models", model, "counter")
-        report.add(where, f'upstream {engines} has no tokenizer to ask; write counter = "tiktoken:o200k_base", or "bytes" with overhead_tokens')
-    elif declared.counter == "bytes" and declared.overhead_tokens is None:
+        _check_engine_counts(policy, model, serving, report)
+    silent = next((name for name, engine in serving.items() if not engine.counter), "")
+    if silent and declared.counter == "bytes" and declared.overhead_tokens is None:
         limits = (*policy.declared, *table.limits.declared)
         needing = [item.name for item in limits if item.quantity in _NEEDS_PROMPT and item.model in ("", model) and _may_use(policy, item, model)]
         if needing:
-            report.add(
-                ("models", model), f"{needing[0]} needs the prompt's size, and upstream {engines} can't be asked for it: set overhead_tokens or a counter"
-            )
+            asked = f"upstream {silent} (engine = {serving[silent].kind}) can't be asked for it"
+            report.add(("models", model), f"{needing[0]} needs the prompt's size, and {asked}: set overhead_tokens or a counter")
+
+
+def _check_engine_counts(policy: Policy, model: str, serving: Mapping[str, Engine], report: Report) -> None:
+    """`counter = "engine"` promises an exact count: each engine that serves the model must be able to give it, in each of the policy's formats."""
+    where, instead = ("models", model, "counter"), 'write counter = "tiktoken:o200k_base", or "bytes" with overhead_tokens'
+    for name, engine in serving.items():
+        uncounted = [api for api in policy.apis if api in engine.paths and api not in engine.counts]
+        if not engine.counter:
+            report.add(where, f"upstream {name} (engine = {engine.kind}) has no tokenizer to ask; {instead}")
+            return
+        if uncounted:
+            apis, which = ", ".join(uncounted), "this format" if len(uncounted) == 1 else "these formats"
+            report.add(where, f"upstream {name} (engine = {engine.kind}) can't count prompts of {apis}; {instead}, or take {which} out of apis")
+            return
 
 
 def _may_use(policy: Policy, item: Declared, model: str) -> bool:

@@ -27,6 +27,10 @@ def _listen(value: str) -> str:
     return value
 
 
+def _listen_or_none(value: str) -> str:
+    return value if value == "none" else _listen(value)
+
+
 def _engine(value: str) -> str:
     if value not in ENGINES:
         raise ValueError(unknown_word(value, list(ENGINES)))
@@ -49,6 +53,13 @@ def _address(value: str) -> str:
     return value.rstrip("/")
 
 
+def _variable(value: str) -> str:
+    if not _VARIABLE.fullmatch(value):
+        raise ValueError("must be the name of an environment variable (letters, digits, _), not the secret itself")
+    return value
+
+
+Variable = Annotated[str, AfterValidator(_variable)]
 Listen = Annotated[str, AfterValidator(_listen)]
 Seconds = Annotated[int, Field(strict=True, ge=1, le=86_400)]
 
@@ -56,13 +67,22 @@ Seconds = Annotated[int, Field(strict=True, ge=1, le=86_400)]
 class Data(Table):
     """Where agents come in."""
 
-    listen: Listen = Field(default="127.0.0.1:8080", description="HOST:PORT of the data plane; port 0 takes a free one")
+    listen: Annotated[str, AfterValidator(_listen_or_none)] = Field(
+        default="127.0.0.1:8080", description="HOST:PORT of the data plane; port 0 takes a free one; none: only the socket"
+    )
+    socket: Path | None = Field(default=None, description="Unix socket of the data plane, also for a sandbox without any network; open to all: keys protect it")
+    tls_cert: Path | None = Field(default=None, description="PEM file of the certificate with which `listen` speaks HTTPS")
+    tls_key: Path | None = Field(default=None, description="PEM file of its key")
 
 
 class Control(Table):
     """Where drivers and the command line come in."""
 
     socket: Path = Field(default=Path("gateway.sock"), description="Unix socket of the control plane, made with mode 0600")
+    listen: Listen | None = Field(default=None, description="HOST:PORT of the control plane over TCP, for who presents the token; never on the agents' network")
+    token_env: Variable | None = Field(default=None, description="environment variable that holds the token of `listen`, 32 characters or more")
+    tls_cert: Path | None = Field(default=None, description="PEM file of the certificate with which `listen` speaks HTTPS")
+    tls_key: Path | None = Field(default=None, description="PEM file of its key")
     metrics_listen: Listen | None = Field(
         default=None, description="HOST:PORT on which metrics and health alone are also served; without it only on the socket"
     )
@@ -73,6 +93,12 @@ class LedgerSettings(Table):
 
     path: Path = Field(default=Path("gateway.ledger"), description="SQLite file of the ledger; one gateway at a time serves it")
     min_free_bytes: Amount = Field(default=256 << 20, description="with less free disk nothing is forwarded: a full disk must not lose an entry")
+
+
+class Capture(Table):
+    """Bodies of calls, where a policy says `capture = true`."""
+
+    max_bytes: Amount = Field(default=10 << 30, description="of all kept bodies, compressed; beyond it none is kept any more, and that is counted")
 
 
 class Timeouts(Table):
@@ -91,17 +117,10 @@ class UpstreamSettings(Table):
     engine: Annotated[str, AfterValidator(_engine)] = Field(default="generic", description="kind of model server: llama.cpp, vllm, sglang, ollama or generic")
     slots: Annotated[int, Field(strict=True, ge=1, le=100_000)] = Field(default=1, description="calls that it works on at once; llama.cpp: its --parallel")
     models: dict[str, str] = Field(min_length=1, description="name that agents use = the engine's own name")
-    credential_env: str | None = Field(default=None, description="environment variable that holds the bearer token of the engine")
+    credential_env: Variable | None = Field(default=None, description="environment variable that holds the bearer token of the engine")
     ca_file: Path | None = Field(default=None, description="PEM file of the authority that signed an https engine, where the system does not know it")
     health_path: str | None = Field(default=None, description="path that answers 200 when it is healthy, where it is not the kind's own")
     timeouts: Timeouts = Field(default=Timeouts(), description="a time-out for each phase")
-
-    @field_validator("credential_env")
-    @classmethod
-    def _a_variable(cls, value: str | None) -> str | None:
-        if value is not None and not _VARIABLE.fullmatch(value):
-            raise ValueError("must be the name of an environment variable (letters, digits, _), not the secret itself")
-        return value
 
     @field_validator("health_path")
     @classmethod
@@ -115,6 +134,9 @@ class Bounds(Table):
     """What the process may hold and how long it waits. None of them is a budget."""
 
     max_body_bytes: Positive = Field(default=32 << 20, description="largest request body; a long session with pictures stays below")
+    max_inline_bytes: Positive = Field(
+        default=16 << 20, description="largest picture, sound or file that stands in a body as text (a data URI, base64), in bytes of that text"
+    )
     max_depth: Annotated[int, Field(strict=True, ge=2, le=512)] = Field(
         default=64, description="deepest nesting of a body; no API needs 20, parsers fall over at 1,000"
     )
@@ -138,6 +160,7 @@ class SettingsTable(Table):
     data: Data = Field(default=Data(), description="the data plane")
     control: Control = Field(default=Control(), description="the control plane")
     ledger: LedgerSettings = Field(default=LedgerSettings(), description="the ledger")
+    capture: Capture = Field(default=Capture(), description="bodies that policies ask to keep")
     upstreams: dict[str, UpstreamSettings] = Field(min_length=1, description="the engines by a name of your own")
     limits: GatewayLimits = Field(default=GatewayLimits(), description="limits over all that passes this gateway (scope gateway)")
     bounds: Bounds = Field(default=Bounds(), description="what the process may hold")

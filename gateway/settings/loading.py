@@ -6,6 +6,9 @@ The rule: paths in the file are relative to the file, never to where the process
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from gateway.policy.diagnose import Report, judge, known_part
 from gateway.policy.loading import origins_of, read_text, read_toml
@@ -13,6 +16,8 @@ from gateway.policy.shape import Names, shape_of
 from gateway.settings.checks import check_settings
 from gateway.settings.declaration import SettingsTable
 from gateway.settings.settings import Settings
+
+_T = TypeVar("_T", bound=BaseModel)
 
 
 def load_settings(path: Path | str) -> Settings:
@@ -45,16 +50,19 @@ def _names(raw: dict[str, object]) -> Names:
     return Names(lanes=None, models=tuple({name: None for served in models for name in served}), models_at="[upstreams.NAME.models]")
 
 
+def _in(folder: Path, table: _T, *names: str) -> _T:
+    """With these paths of a table taken from the folder."""
+    return table.model_copy(update={name: folder / path for name in names if (path := getattr(table, name)) is not None})
+
+
 def _placed(table: SettingsTable, folder: Path) -> SettingsTable:
-    upstreams = {
-        name: upstream if upstream.ca_file is None else upstream.model_copy(update={"ca_file": folder / upstream.ca_file})
-        for name, upstream in table.upstreams.items()
-    }
+    upstreams = {name: _in(folder, upstream, "ca_file") for name, upstream in table.upstreams.items()}
     return table.model_copy(
         update={
             "policies": folder / table.policies,
-            "control": table.control.model_copy(update={"socket": folder / table.control.socket}),
-            "ledger": table.ledger.model_copy(update={"path": folder / table.ledger.path}),
+            "data": _in(folder, table.data, "socket", "tls_cert", "tls_key"),
+            "control": _in(folder, table.control, "socket", "tls_cert", "tls_key"),
+            "ledger": _in(folder, table.ledger, "path"),
             "upstreams": upstreams,
         }
     )

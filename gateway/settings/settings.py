@@ -12,7 +12,7 @@ from gateway.policy.declared import Path as Key
 from gateway.policy.loading import LoadedPolicy
 from gateway.policy.positions import line_of
 from gateway.settings.checks import misfits
-from gateway.settings.declaration import Bounds, Control, Data, LedgerSettings, SettingsTable, UpstreamSettings
+from gateway.settings.declaration import Bounds, Capture, Control, Data, LedgerSettings, SettingsTable, UpstreamSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,10 @@ class Settings:
     @property
     def ledger(self) -> LedgerSettings:
         return self.table.ledger
+
+    @property
+    def capture(self) -> Capture:
+        return self.table.capture
 
     @property
     def upstreams(self) -> Mapping[str, UpstreamSettings]:

@@ -9,7 +9,9 @@ it is the engine's own (`exact`) or an estimate. Nothing here opens a socket: wh
 * overhead.py: that overhead, measured by letting the engine render small conversations
 * vocabulary.py: the vocabularies shipped in the package, checked when they are read
 * bpe.py: counting with one of them
+* asking.py: one such request, and what its answer says of the prompt or of the engine
 * engine.py: llama.cpp's own template and tokenizer, asked over its helper paths
+* tokenize_api.py: vLLM's and SGLang's, asked over `/tokenize`
 * rendered_cache.py: what was counted before of a conversation that grows
 * counters.py: the three counters: the engine's, a local vocabulary's, bytes alone
 * choosing.py: a policy's word for its counter -> the counter

@@ -8,7 +8,8 @@ from gateway.tokenizers.bpe import BpeTokenizer
 from gateway.tokenizers.counters import ByteCounter, DeclaredOverhead, EngineCounter, LocalCounter, MeasuredOverhead
 from gateway.tokenizers.engine import LlamaCppTokenizer
 from gateway.tokenizers.rendered_cache import RenderedCache
-from gateway.tokenizers.tokenizer import Counter, Post
+from gateway.tokenizers.tokenize_api import TokenizeApi
+from gateway.tokenizers.tokenizer import Counter, EngineTokenizer, Post
 from gateway.tokenizers.vocabulary import VOCABULARIES
 
 WORDS = ("engine", *(f"tiktoken:{name}" for name in VOCABULARIES), "bytes")
@@ -47,12 +48,17 @@ def choose_counter(
     cache: RenderedCache,
     image_tokens_max: int | None = None,
     overhead_tokens: int | None = None,
+    model: str = "",
 ) -> Counter:
-    """One for each model on each upstream. `overhead_tokens`: what the template adds, for an engine that can't be asked. Raises ConfigurationError."""
+    """One for each model on each upstream. `overhead_tokens`: what the template adds, for an engine that can't be asked. `model`: the engine's own name.
+
+    Raises ConfigurationError.
+    """
     check_word(word, engine)
-    tokenizer = LlamaCppTokenizer(post, cache, strip_fields=engine.strip_fields) if engine.counter == "llama.cpp" else None
+    tokenizer = _tokenizer(engine, post, cache, model)
     overhead: MeasuredOverhead | DeclaredOverhead | None = None
-    if tokenizer is not None:
+    told = overhead_tokens is not None and word == "bytes"
+    if tokenizer is not None and (engine.counter == "llama.cpp" or word == "engine" or (word == "bytes" and not told)):
         overhead = MeasuredOverhead(tokenizer)
     elif overhead_tokens is not None:
         overhead = DeclaredOverhead(overhead_tokens)
@@ -61,3 +67,12 @@ def choose_counter(
     if word == "engine" and tokenizer is not None:
         return EngineCounter(tokenizer, overhead, image_tokens_max)
     return LocalCounter(encodings.get(word.partition(":")[2]), overhead, image_tokens_max)
+
+
+def _tokenizer(engine: Engine, post: Post, cache: RenderedCache, model: str) -> EngineTokenizer | None:
+    match engine.counter:
+        case "llama.cpp":
+            return LlamaCppTokenizer(post, cache, model=model, strip_fields=engine.strip_fields)
+        case "tokenize":
+            return TokenizeApi(post, model=model, strip_fields=engine.strip_fields)
+    return None

@@ -14,10 +14,9 @@ from typing import Final
 from gateway.dialects.dialect import CallRequest, Rendering
 from gateway.dialects.known import whole
 from gateway.tokenizers.byte_bound import ASSUMED, SPARE_TOKENS, Overhead, bound_tokens, plain_bound
-from gateway.tokenizers.engine import MESSAGES_PATH, RESPONSES_PATH, LlamaCppTokenizer
 from gateway.tokenizers.overhead import measure
 from gateway.tokenizers.shape import shape_of
-from gateway.tokenizers.tokenizer import CannotCount, Finding, PromptRejected, Tokenizer
+from gateway.tokenizers.tokenizer import CannotCount, EngineTokenizer, Finding, PromptRejected, Tokenizer
 
 RETRY_MEASURING_S: Final = 1.0
 """An engine that could not be measured is not asked again before that."""
@@ -30,7 +29,7 @@ _PLAIN_PROBE: Final = {"messages": [{"role": "user", "content": "x"}]}
 class MeasuredOverhead:
     """One model's overhead, measured on first use and again after `forget()`. Many calls at once ask once."""
 
-    def __init__(self, tokenizer: LlamaCppTokenizer) -> None:
+    def __init__(self, tokenizer: EngineTokenizer) -> None:
         self._tokenizer = tokenizer
         self._lock = asyncio.Lock()
         self._failed_at = float("-inf")
@@ -156,7 +155,7 @@ class EngineCounter(_Bounded):
     can_count = True
     begins_exact = True
 
-    def __init__(self, tokenizer: LlamaCppTokenizer, overhead: TemplateOverhead | None, image_tokens_max: int | None) -> None:
+    def __init__(self, tokenizer: EngineTokenizer, overhead: TemplateOverhead | None, image_tokens_max: int | None) -> None:
         super().__init__(overhead, image_tokens_max)
         self._tokenizer = tokenizer
         self._turns = _Turns()
@@ -171,14 +170,15 @@ class EngineCounter(_Bounded):
             case Rendering.TEMPLATE:
                 return await self._tokenizer.count(whole(request.body), run_key)
             case Rendering.PLAIN:
-                return await self._tokenizer.count_plain(request.prompt_texts, request.prompt_ids, begins_of(request))
+                literal = request.prompt_literal
+                return await self._tokenizer.count_plain(request.prompt_texts, request.prompt_ids, begins_of(request), literal=literal)
             case Rendering.RESPONSES:
-                return await self._tokenizer.count_body(RESPONSES_PATH, request.body)
+                return await self._tokenizer.count_responses(request.body)
             case Rendering.MESSAGES:
-                return await self._tokenizer.count_body(MESSAGES_PATH, request.body)
+                return await self._tokenizer.count_messages(request.body)
 
     async def count_text(self, text: str) -> int:
-        return len(await self._tokenizer.tokenize(text, parse_special=False))
+        return await self._tokenizer.count_text(text)
 
 
 class LocalCounter(_Bounded):

@@ -14,9 +14,9 @@ from itertools import count as count_up
 from itertools import islice
 from typing import Final
 
-from gateway.errors import EngineFailure
+from gateway.tokenizers.asking import ask, input_tokens
 from gateway.tokenizers.rendered_cache import Mark, RenderedCache
-from gateway.tokenizers.tokenizer import CannotCount, Post, PromptRejected
+from gateway.tokenizers.tokenizer import CannotCount, Post
 
 RENDER_PATH: Final = "/apply-template"
 TOKENIZE_PATH: Final = "/tokenize"
@@ -28,8 +28,6 @@ SPECIALS_TRIED: Final = 24
 INLINE_BYTES: Final = 32 * 1024
 """A longer text is gone through off the event loop."""
 _NOT_RENDERED: Final = frozenset({"stream", "stream_options"})
-_REFUSED: Final = frozenset({400, 413, 422, 500})
-"""What the engine says where its template can't take a body; other codes speak of the engine."""
 _REALMS: Final = count_up(1)
 _LOOKS_SPECIAL: Final = re.compile(r"<[|｜][^<>\s]{1,60}[|｜]>|</?[A-Za-z_][\w.-]{0,40}>|\[/?[A-Z][A-Z_]{1,30}\]")
 
@@ -39,8 +37,10 @@ class LlamaCppTokenizer:
 
     name: Final = "engine"
 
-    def __init__(self, post: Post, cache: RenderedCache, *, strip_fields: frozenset[str] = frozenset()) -> None:
+    def __init__(self, post: Post, cache: RenderedCache, *, model: str = "", strip_fields: frozenset[str] = frozenset()) -> None:
+        """`model`: the engine's own name, for a server that holds several."""
         self._post = post
+        self._model = {"model": model} if model else {}
         self._cache = cache
         self._dropped = strip_fields | _NOT_RENDERED
         self._specials: dict[bytes, int] = {}
@@ -66,14 +66,15 @@ class LlamaCppTokenizer:
         self._pattern = re.compile(b"|".join(re.escape(word) for word in sorted(found, key=len, reverse=True))) if found else None
 
     async def render(self, body: Mapping[str, object]) -> bytes:
-        value = await self._ask(RENDER_PATH, {name: part for name, part in body.items() if name not in self._dropped})
+        value = await ask(self._post, RENDER_PATH, self._sent(body))
         prompt = value.get("prompt")
         if not isinstance(prompt, str):
             raise CannotCount(f"{RENDER_PATH} gave no prompt")
         return prompt.encode("utf-8", "surrogatepass")
 
     async def tokenize(self, text: str | Sequence[str], *, add_special: bool = False, parse_special: bool = True) -> Sequence[int]:
-        value = await self._ask(TOKENIZE_PATH, {"content": text, "add_special": add_special, "parse_special": parse_special})
+        asked = {"content": text, "add_special": add_special, "parse_special": parse_special, **self._model}
+        value = await ask(self._post, TOKENIZE_PATH, asked, refuses=False)
         tokens = value.get("tokens")
         if not isinstance(tokens, list | array):
             raise CannotCount(f"{TOKENIZE_PATH} gave no tokens")
@@ -95,20 +96,23 @@ class LlamaCppTokenizer:
         self._cache.put(run_key, text, await self._marks(text, ids, 0, 0))
         return self._added + len(ids)
 
-    async def count_plain(self, texts: Sequence[str], ids: int, begins: int) -> int:
-        """Prompts that no template renders; `begins` of them begin with a text."""
+    async def count_plain(self, texts: Sequence[str], ids: int, begins: int, *, literal: bool = False) -> int:
         if begins and self._plain_added is None:
             self._plain_added = len(await self.tokenize("x", add_special=True)) - len(await self.tokenize("x"))
-        tokens = await self.tokenize(list(texts)) if texts else ()
+        tokens = await self.tokenize(list(texts), parse_special=not literal) if texts else ()
         return len(tokens) + ids + begins * (self._plain_added or 0)
 
-    async def count_body(self, path: str, body: Mapping[str, object]) -> int:
-        """By the engine's endpoint that counts a whole body."""
-        value = await self._ask(path, {name: part for name, part in body.items() if name not in self._dropped})
-        tokens = value.get("input_tokens")
-        if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 0:
-            raise CannotCount(f"{path} gave no count")
-        return tokens
+    async def count_messages(self, body: Mapping[str, object]) -> int:
+        return input_tokens(MESSAGES_PATH, await ask(self._post, MESSAGES_PATH, self._sent(body)))
+
+    async def count_responses(self, body: Mapping[str, object]) -> int:
+        return input_tokens(RESPONSES_PATH, await ask(self._post, RESPONSES_PATH, self._sent(body)))
+
+    async def count_text(self, text: str) -> int:
+        return len(await self.tokenize(text, parse_special=False))
+
+    def _sent(self, body: Mapping[str, object]) -> dict[str, object]:
+        return {name: part for name, part in body.items() if name not in self._dropped} | self._model
 
     async def _marks(self, text: bytes, ids: Sequence[int], offset: int, before: int) -> list[Mark]:
         if self._pattern is None:
@@ -116,17 +120,6 @@ class LlamaCppTokenizer:
         if len(text) <= INLINE_BYTES:
             return find_marks(self._pattern, self._specials, text, ids, offset, before)
         return await asyncio.to_thread(find_marks, self._pattern, self._specials, text, ids, offset, before)
-
-    async def _ask(self, path: str, value: object) -> Mapping[str, object]:
-        try:
-            status, answer = await self._post(path, value)
-        except EngineFailure as failure:
-            raise CannotCount(f"{path}: {failure}") from failure
-        if status in _REFUSED and path != TOKENIZE_PATH:
-            raise PromptRejected(status, _message(answer))
-        if status != 200 or not isinstance(answer, Mapping):
-            raise CannotCount(f"{path} answered {status}")
-        return answer
 
 
 def find_marks(pattern: re.Pattern[bytes], specials: Mapping[bytes, int], text: bytes, ids: Sequence[int], offset: int, before: int) -> list[Mark]:
@@ -137,9 +130,3 @@ def find_marks(pattern: re.Pattern[bytes], specials: Mapping[bytes, int], text: 
     if len(words) != len(places) or any(specials[word.group()] != ids[place] for word, place in zip(words, places, strict=True)):
         return []
     return [Mark(offset + word.start(), offset + word.end(), before + place) for word, place in zip(words, places, strict=True)]
-
-
-def _message(answer: object) -> str:
-    error = answer.get("error") if isinstance(answer, Mapping) else None
-    message = error.get("message") if isinstance(error, Mapping) else error
-    return message if isinstance(message, str) else "the engine can't render this conversation"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -32,6 +32,35 @@ class Tokenizer(Protocol):
     """What `counted_by` says: `tiktoken:o200k_base`."""
 
     async def count(self, parts: Sequence[str]) -> int: ...
+
+
+class EngineTokenizer(Protocol):
+    """Template and tokenizer of one model, asked at the engine itself: what it counts, the engine will report. All raise CannotCount, PromptRejected."""
+
+    @property
+    def specials(self) -> Sequence[bytes]:
+        """Words that are known to be one token wherever they stand."""
+
+    async def learn(self, template: str) -> None:
+        """From a rendered conversation, before the first count."""
+
+    async def render(self, body: Mapping[str, object]) -> bytes:
+        """A chat body as its template writes it."""
+
+    async def count(self, body: Mapping[str, object], run_key: str) -> int:
+        """Of a chat body. The caller sees to it that a run counts one call at a time."""
+
+    async def count_plain(self, texts: Sequence[str], ids: int, begins: int, *, literal: bool = False) -> int:
+        """Prompts that no template renders; `begins` of them begin with a text. `literal`: no word in them is special."""
+
+    async def count_messages(self, body: Mapping[str, object]) -> int:
+        """A body of Anthropic's Messages."""
+
+    async def count_responses(self, body: Mapping[str, object]) -> int:
+        """A body of OpenAI's Responses."""
+
+    async def count_text(self, text: str) -> int:
+        """A text that is no prompt: nothing is added, no word in it is special."""
 
 
 class Finding(StrEnum):

@@ -10,6 +10,9 @@ Rule: a call waits in one place and holds nothing there, it is sent once, byte f
 * forward.py: `Upstream`: a call out, its answer back; helper requests; helper_answer.py: what comes back of these
 * answer.py: an answer while it comes in; offer.py: chunks taken where they arrive; watch.py: a time-out for each phase
 * pool.py: the connections to one engine
+* cancelling.py: whether an engine stopped working on a call that was left; at_work.py: what it says it works on
+* event_sizes.py: which engines send each token by itself, and how many bytes that is
 * health.py: whether an engine can be used
 * identity.py: which models it serves, and its fingerprint
+* probe.py: what stands at an address that nobody declared yet; marks.py: by what servers are told apart
 """

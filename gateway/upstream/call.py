@@ -72,6 +72,16 @@ class Ticket:
         return self.deadline_ms if self.deadline is None else self.deadline()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """A limit that a call waited for."""
+
+    shortfall: Shortfall
+    """Its numbers when it was first in the way."""
+    ms: int
+    """How long it was, in all."""
+
+
 @frozen
 class Admission:
     """A slot, and room on all limits, taken in one step. The reservation is durable when it is handed out."""
@@ -89,5 +99,5 @@ class Admission:
     demand: Demand
     clamp: Shortfall | None = None
     """The limit `clamped_by`, with its numbers at that moment."""
-    delay: Shortfall | None = None
-    """The first limit that was in its way while it waited, with its numbers at that moment; None: it waited for none."""
+    delays: tuple[Delay, ...] = ()
+    """The limits that were in its way while it waited, in order; empty: it waited for none."""

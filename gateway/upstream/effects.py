@@ -52,6 +52,7 @@ def budget_reached(verdict: Final) -> Refusal:
 
 def admission_of(waiter: Waiter, send: Send, now_ms: int) -> Admission:
     demand = waiter.demand
+    waiter.delay(now_ms)
     return Admission(
         call_id=waiter.ticket.call_id,
         upstream=waiter.ticket.engine,
@@ -64,5 +65,5 @@ def admission_of(waiter: Waiter, send: Send, now_ms: int) -> Admission:
         limits=waiter.limits,
         demand=demand,
         clamp=send.clamp,
-        delay=waiter.delay,
+        delays=tuple(waiter.delays.values()),
     )

@@ -48,6 +48,8 @@ class Engines:
 
     async def start(self) -> None:
         """Asks each once; then looks after them until `close()`."""
+        for name, upstream in self.upstreams.items():
+            log.info("prompt caches", extra={"fields": {"upstream": name, "engine": upstream.engine.kind, "sharing": upstream.engine.cache_sharing}})
         await asyncio.gather(*(self._first_look(name) for name in self.upstreams))
         for probe in self._probes.values():
             self._spawn(probe.run())
@@ -66,7 +68,8 @@ class Engines:
         found = self._counters.get(key)
         if found is None:
             way = self.upstreams[upstream]
-            found = choose_counter(word, way.engine, way.post_json, self._encodings, self._cache, image_tokens_max, overhead_tokens)
+            own_name = self._settings.upstreams[upstream].models.get(model, model)
+            found = choose_counter(word, way.engine, way.post_json, self._encodings, self._cache, image_tokens_max, overhead_tokens, own_name)
             self._counters[key] = found
         return found
 

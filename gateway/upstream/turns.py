@@ -192,7 +192,7 @@ class Turns:
 
     def _decide(self, waiter: Waiter) -> Decision:
         verdict = decide(waiter.view(), waiter.demand, waiter.patience)
-        waiter.decided(verdict)
+        waiter.decided(verdict, self._now_ms)
         self.queue.decided(waiter)
         return verdict
 

@@ -5,14 +5,15 @@ Rule: a waiter holds neither slot nor room. It may have room set aside for it, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gateway.accounting.balances import Balances
 from gateway.accounting.decision import Decision, Demand, LimitView, Patience, Send, Wait, ever, holds, need
 from gateway.accounting.limit import NO_LIMITS, Account, Balance, Limit, Limits, Shortfall
 from gateway.accounting.quantity import Quantity
-from gateway.upstream.call import Ticket
+from gateway.upstream.call import Delay, Ticket
 
 FlowKey = tuple[str, str, str, str]
 """campaign, run, lane, engine"""
@@ -88,8 +89,11 @@ class Waiter:
     patience: Patience = Patience.REACH
     floor: int = 0
     """The smallest output that it would go with, as decided last."""
-    delay: Shortfall | None = None
-    """The first limit that was in its way while it was in the queue."""
+    delays: dict[str, Delay] = field(default_factory=dict)
+    """The limits that were in its way while it was in the queue, by name."""
+    delayed_by: str = ""
+    """The one that is, since `delayed_ms`."""
+    delayed_ms: int = 0
     verdict: Decision | None = None
     """What was decided last; None before that."""
     queued: bool = False
@@ -157,17 +161,28 @@ class Waiter:
         """When the first of its windows ends and its limits must be resolved anew."""
         return min((limit.window_end_ms for limit in self.limits if limit.window_end_ms is not None), default=None)
 
-    def decided(self, verdict: Decision) -> None:
+    def decided(self, verdict: Decision, now_ms: Callable[[], int]) -> None:
         """Remember the verdict, and the one account to look at before deciding again."""
         self.verdict, self.stale, self.blocked = verdict, False, None
         if isinstance(verdict, Send | Wait):
             self.floor = verdict.floor
+        shortfall = verdict.shortfall if isinstance(verdict, Wait) else None
+        if (shortfall.name if shortfall is not None else "") != self.delayed_by:
+            self.delay(now_ms(), shortfall)
         if isinstance(verdict, Wait):
-            self.delay = self.delay or verdict.shortfall
             for limit, place in zip(self.limits, self.places, strict=True):
                 if limit.name == verdict.shortfall.name:
                     self.blocked, self.blocked_ceiling = place, limit.ceiling
                     self.blocked_need = need(place.account.quantity, self.demand.prompt_tokens, verdict.floor)
+
+    def delay(self, now_ms: int, by: Shortfall | None = None) -> None:
+        """From now on `by` is in its way, and what was before is not."""
+        if self.delayed_by:
+            before = self.delays[self.delayed_by]
+            self.delays[self.delayed_by] = replace(before, ms=before.ms + now_ms - self.delayed_ms)
+        self.delayed_by, self.delayed_ms = by.name if by is not None else "", now_ms
+        if by is not None:
+            self.delays.setdefault(by.name, Delay(shortfall=by, ms=0))
 
     def still_blocked(self) -> bool:
         """One look at the account that was in its way: it gives too little yet. A sunken floor is told by `hear`."""

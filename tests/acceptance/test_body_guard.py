@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.guard import GUARDED
+from gateway.dialects.barred import GUARDED
 from gateway.ledger.reading import LedgerReader
 from tests.support.control import OpenedRun
 from tests.support.gateway_process import GatewayProcess
@@ -99,7 +99,7 @@ def test_what_would_make_the_engine_act_is_refused_and_named(refusals: tuple[Ope
     answer = refusals[1][name]
     error = answer.json()["error"]
     assert (answer.status, error["code"], error["param"]) == (400, "not_allowed", NOT_ALLOWED[name][1]), answer.body
-    assert NOT_ALLOWED[name][1] in error["message"] and "allow." in error["message"]
+    assert NOT_ALLOWED[name][1] in error["message"] and "guard." in error["message"]
     assert answer.headers["x-should-retry"] == "false" and "retry-after" not in answer.headers
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.ledger.reading import LedgerReader
 from gateway.mock_engine.tokens import count
+from gateway.tokenizers.bpe import BpeTokenizer
 from tests.support import record, sse
 from tests.support.control import OpenedRun
 from tests.support.gateway_process import POLICY, GatewayProcess
@@ -31,6 +32,8 @@ POLICIES: dict[str, Tables] = {
     "no-default": {"call": {"output_tokens": 512}},
     "hundred": {"run": {"output_tokens": 100}, **ONE_BY_ONE},
     "open": {},
+    "tiktoken": {"models": {"mock": {"counter": "tiktoken:o200k_base"}}},
+    "bytes": {"models": {"mock": {"counter": "bytes"}}},
 }
 CAPS = {
     "max_completion_tokens", "max_tokens", "n_predict", "max_output_tokens", "max_new_tokens", "max_length", "max_gen_len", "num_predict",
@@ -258,14 +261,38 @@ def test_an_engine_that_ignores_ceilings_is_marked_as_such(gateway: GatewayProce
     assert record.entries(gateway, "event", named="cap_ignored") == 1, "once a process and engine"
 
 
-def test_an_engine_that_sends_many_tokens_an_event_is_found_out_before_it_has_made_three_times_as_many(gateway: GatewayProcess, mock: MockProcess) -> None:
-    mock.script({"output_tokens": 2_000, "ignore_cap": True, "chunk_tokens": 25, "gap_ms": 10})
+@pytest.mark.parametrize("gap_ms", [0, 10], ids=["many in a piece", "one by one"])
+@pytest.mark.parametrize("tokens", [2, 7, 25, 500])
+def test_an_engine_that_sends_many_tokens_an_event_is_cut_at_the_first_past_its_ceiling(
+    gateway: GatewayProcess, mock: MockProcess, tokens: int, gap_ms: int
+) -> None:
+    mock.script({"output_tokens": 2_000, "ignore_cap": True, "chunk_tokens": tokens, "gap_ms": gap_ms})
     run = fresh(gateway, "hundred")
     answer = chat_once(gateway.port, run.key, stream=True, max_tokens=100)
     assert sse.finish_reason(answer.body) == "length"
     [row] = rows(gateway, run)
-    assert (row["outcome"], row["source"]) == ("cap_cut", "counted")
-    assert 100 < row["charged_output_tokens"] < 300, "its short words have two bytes a token"
+    assert (row["outcome"], row["source"], row["counted_by"]) == ("cap_cut", "counted", "engine")
+    passing = (100 // tokens + 1) * tokens
+    assert count(text_of(answer)) == row["output_tokens"] == row["charged_output_tokens"] == passing, "what came behind that event never went out"
+
+
+@pytest.mark.parametrize("counter", ["tiktoken:o200k_base", "bytes"])
+def test_the_same_by_a_vocabulary_that_lies_here(gateway: GatewayProcess, mock: MockProcess, counter: str) -> None:
+    """Without a tokenizer of its own a model is counted by o200k: an estimate, and `counted_by` says so."""
+    mock.script({"output_tokens": 2_000, "ignore_cap": True, "chunk_tokens": 30, "gap_ms": 1, "usage": "none"})
+    run = fresh(gateway, counter.partition(":")[0])
+    answer = chat_once(gateway.port, run.key, stream=True, max_tokens=100)
+    deltas = [choice["delta"].get("content") or "" for chunk in sse.chunks(answer.body) for choice in chunk["choices"]]
+    said = [text for text in deltas if text]
+    o200k = BpeTokenizer("o200k_base")
+    assert o200k.count_now(["".join(said[:-1])]) <= 100 < o200k.count_now(["".join(said)])
+    [row] = rows(gateway, run)
+    assert (row["outcome"], row["source"], row["counted_by"]) == ("cap_cut", "counted", "tiktoken:o200k_base")
+    assert row["charged_output_tokens"] == o200k.count_now(["".join(said)])
+
+
+def text_of(answer: RawAnswer) -> str:
+    return "".join(choice["delta"].get("content") or "" for chunk in sse.chunks(answer.body) for choice in chunk["choices"])
 
 
 def test_the_sdk_reads_a_cut_at_the_ceiling_as_a_length_end(gateway: GatewayProcess, mock: MockProcess) -> None:

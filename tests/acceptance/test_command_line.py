@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.conftest import GatewayMaker
 from tests.support.gateway_process import GatewayProcess
 from tests.support.mock_process import MockProcess
+from tests.support.raw_http import chat_once
 
 ROOT = Path(__file__).parents[2]
 ASK = """
@@ -73,3 +74,20 @@ def test_a_ledger_that_another_gateway_serves_is_refused_with_five_and_says_who_
     done = typed(gateway.folder, "serve", "--config", str(second))
     assert done.returncode == 5, done.stderr
     assert str(gateway.process.pid) in done.stderr
+
+
+def test_a_rebuilt_request_is_held_against_the_one_that_was_sent(gateways: GatewayMaker, mock_process: MockProcess) -> None:
+    gateway = gateways(mock_process.url)
+    run = gateway.opened("pilot", "r1")
+    body = {"model": "mock", "max_tokens": 5, "messages": [{"role": "user", "content": "hello"}]}
+    answer = chat_once(gateway.port, run.key, **body)
+    call = answer.headers["x-request-id"]
+    log = gateway.folder / "rebuilt.json"
+    for text, exit_status, words in (
+        (json.dumps(body, indent=1), 0, "the agent sent the same JSON"),
+        (json.dumps({**body, "max_tokens": 6}), 1, "this is another request"),
+    ):
+        log.write_text(text)
+        told = typed(gateway.folder, "explain", call, "--body", str(log))
+        assert (told.returncode, words in told.stdout) == (exit_status, True), told
+    assert "max_tokens: 5 on record, 6 in this one" in told.stdout

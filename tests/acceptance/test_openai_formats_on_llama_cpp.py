@@ -22,7 +22,7 @@ from tests.support.sdk import openai_client
 
 OUTPUT = 12
 CAP = 40
-APIS = ["openai.completions", "openai.responses", "openai.embeddings", "tokenize", "detokenize"]
+APIS = ["openai.chat", "openai.completions", "openai.responses", "openai.embeddings", "tokenize", "detokenize"]
 TOOL: Any = {
     "type": "function",
     "name": "look",
@@ -54,6 +54,7 @@ def gateway(real: RealEngine, tmp_path_factory: pytest.TempPathFactory) -> Itera
     policies = {
         "free": plain,
         "counted": {**plain, "models": {"real": model | context}},
+        "several": {**plain, "models": {"real": model | context}, "guard": {"allow": ["unreported_answers"]}},
         "output": {**plain, **tight, "run": {"output_tokens": CAP}},
         "input": {**plain, "run": {"input_tokens": 30}},
         "asking": {**plain, "agent": {"utility_calls": 3}, "run": {"requests": 1}},
@@ -156,8 +157,25 @@ def test_several_prompts_and_choices_in_a_stream_add_up(gateway: GatewayProcess,
     assert [row["reserved_output_tokens"] for row in rows] == [12, 8]
 
 
-def test_several_prompts_in_one_piece_are_counted_where_the_engine_reports_but_the_first(gateway: GatewayProcess, real: RealEngine) -> None:
-    run = gateway.opened("in-one-piece", "r1", policy="counted")
+def test_several_answers_in_one_piece_are_refused_where_the_engine_reports_but_the_first(gateway: GatewayProcess, real: RealEngine) -> None:
+    run, before = gateway.opened("in-one-piece", "r1", policy="counted"), real.counters()
+    client = client_of(gateway, run)
+    calls: Any = [
+        lambda: client.completions.create(model="real", prompt=["Once upon", "The sky is very blue today"], max_tokens=4),
+        lambda: client.completions.create(model="real", prompt="Once upon", n=2, max_tokens=4),
+        lambda: client.chat.completions.create(model="real", messages=[{"role": "user", "content": "hi"}], n=2, max_tokens=4),
+    ]
+    for field, call in zip(("prompt", "n", "n"), calls, strict=True):
+        with pytest.raises(openai.BadRequestError, match="reports the first alone: ask for a stream") as refused:
+            call()
+        assert (refused.value.code, refused.value.param) == ("not_allowed", field)
+        assert 'guard.allow = ["unreported_answers"]' in refused.value.message
+    assert rows_of(gateway, run) == []
+    assert (real.counters() - before).output_tokens == 0
+
+
+def test_several_answers_in_one_piece_are_counted_by_their_text_where_the_policy_allows_them(gateway: GatewayProcess, real: RealEngine) -> None:
+    run = gateway.opened("allowed", "r1", policy="several")
     client, before = client_of(gateway, run), real.counters()
     client.completions.create(model="real", prompt=["Once upon", "The sky is very blue today"], max_tokens=4)
     [row] = rows_of(gateway, run)
@@ -166,6 +184,17 @@ def test_several_prompts_in_one_piece_are_counted_where_the_engine_reports_but_t
     assert row["charged_input_tokens"] >= spent.prompt_tokens
     assert spent.output_tokens <= 8 == row["reserved_output_tokens"]
     assert row["output_tokens"] >= 1, "a lower bound; the tiny model's bytes are no text, and count for more"
+
+
+def test_several_choices_of_chat_in_a_stream_add_up(gateway: GatewayProcess, real: RealEngine) -> None:
+    run, before = gateway.opened("choices", "r1", policy="counted"), real.counters()
+    for asked in (False, True):
+        more: Any = {"stream_options": {"include_usage": True}} if asked else {}
+        client = client_of(gateway, run)
+        list(client.chat.completions.create(model="real", messages=[{"role": "user", "content": "hi"}], n=2, max_tokens=4, stream=True, **more))
+    rows, spent = rows_of(gateway, run), real.counters() - before
+    assert {(row["source"], row["reserved_output_tokens"]) for row in rows} == {("reported", 8)}
+    assert sum(row["output_tokens"] for row in rows) == spent.output_tokens
 
 
 def test_a_run_is_spent_to_the_token_and_then_refused_in_the_formats_own_way(gateway: GatewayProcess, real: RealEngine) -> None:

@@ -370,6 +370,8 @@ def test_tuning_prompt_and_output_of_a_call_share_131072(gateway: GatewayProcess
     assert sent(mock, fits)["max_tokens"] == 32_768
     narrow = call(gateway, key, **prompt_of(131_072 - 1))
     assert sent(mock, narrow)["max_tokens"] == 1
+    with LedgerReader(gateway.ledger) as reader:
+        assert [row["ceiling_from"] for row in reader.calls(campaign="tuning-context")] == ["call.output_tokens", "call.context_tokens"]
     above = call(gateway, key, **prompt_of(131_072))
     assert is_refused(above, "call.context_tokens", ceiling=131_072, settled=0, asked=131_073, code="prompt_above_cap")
     beyond = call(gateway, key, **prompt_of(CONTEXT_TOKENS + 1))
@@ -422,7 +424,7 @@ def test_tuning_sampling_and_template_are_pinned_and_both_sides_stand_on_record(
 
 def test_tuning_a_default_gives_way_to_what_the_agent_names(gateway: GatewayProcess, mock: MockProcess) -> None:
     key = gateway.opened("tuning-default", "r1", policy="tuning").key
-    assert [sent(mock, call(gateway, key, **body))["seed"] for body in ({}, {"seed": 8}, {"seed": 0})] == [7, 8, 0]
+    assert [sent(mock, call(gateway, key, **body))["seed"] for body in ({}, {"seed": None}, {"seed": 8}, {"seed": 0})] == [7, 7, 8, 0]
 
 
 @pytest.mark.parametrize("field", ["logit_bias", "thinking"])

@@ -367,7 +367,9 @@ def test_it_is_explained_what_a_call_waited_for_and_the_status_shows_who_waits(g
     assert len(waited) == 2
     for answer in waited:
         why = explained(gateway, answer.headers["x-request-id"])
+        waited_ms = why["waited_on"].pop("ms")
         assert why["waited_on"] == {"name": "run.concurrent", "ceiling": 1, "settled": 0, "reserved": 1, "asked": 1}
+        assert 500 < waited_ms <= int(answer.headers["x-gateway-waited-ms"]) and "then_waited_on" not in why
         assert any("ms for run.concurrent = 1, settled 0, reserved 1, asked 1" in line for line in why["why"])
 
 

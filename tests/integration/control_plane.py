@@ -77,6 +77,10 @@ class ControlPlane:
         self.client = ControlClient(self.socket, answer_s=20, call_s=20)
         return self
 
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
     async def stop(self) -> None:
         await self.listener.stop()
         await self.runs.finish()

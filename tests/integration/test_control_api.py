@@ -16,7 +16,7 @@ import pytest
 
 from gateway.client.control import ControlClient, ControlError
 from gateway.control.api import metrics_application
-from gateway.control.listening import ControlListener, MetricsListener
+from gateway.control.listening import ControlListener, TcpListener
 from gateway.errors import ConfigurationError
 from tests.integration.control_plane import POLICY, ControlPlane
 from tests.support.waiting import eventually_async
@@ -286,6 +286,9 @@ async def test_usage_is_summed_by_what_is_asked_and_by_nothing_else(plane: Contr
     found = json.dumps(await plane.ask(lambda client: client.usage("run", campaign="pilot")))
     assert '"r1"' in found
     assert (await declined(plane, lambda client: client.usage("moon"))).status == 400
+    before = await plane.ask(lambda client: client.usage("run", campaign="pilot", as_of=2))
+    assert before["groups"] == []
+    assert (await declined(plane, lambda client: client._get("/v1/usage", {"as_of": "soon"}))).status == 400
 
 
 async def test_the_clock_is_shown_and_accepted(plane: ControlPlane) -> None:
@@ -313,7 +316,7 @@ async def test_status_health_and_metrics(plane: ControlPlane) -> None:
 
 
 async def test_the_metrics_listener_tells_and_does_nothing_else(plane: ControlPlane) -> None:
-    listener = MetricsListener(metrics_application(plane.services), "127.0.0.1", 0)
+    listener = TcpListener(metrics_application(plane.services), "127.0.0.1:0", "control.metrics_listen")
     await listener.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{listener.port}") as session:

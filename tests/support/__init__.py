@@ -10,8 +10,11 @@
 * `mock_process`: `gateway mock-engine` as a process.
 * `raw_http`: a socket client that records each byte with its moment.
 * `sse`: events of a stream, read strictly.
+* `dispatch_samples`: the records of real agents, and what the server beside each saw.
 * `cases`: the answers of many engines, as scripts of the mock engine.
 * `load`: clients that call until the gateway is gone, and what each knows.
 * `strace`, `order`: what a process did, and the ledger's order held against it; `hasty`: a gateway that breaks it, or itself.
+* `exact`: two hundred callers at once, and the books afterwards.
+* `final_ways`: how a run comes to its end for good.
 * `sdk`: the OpenAI SDK, pointed at a gateway.
 """

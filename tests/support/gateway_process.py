@@ -62,8 +62,8 @@ class GatewayProcess:
         path.write_text(to_toml(tables))
         return path
 
-    def start(self) -> Self:
-        command = [*self.wrap, sys.executable, "-m", "gateway", "serve", "--config", str(self.config)]
+    def start(self, *options: str) -> Self:
+        command = [*self.wrap, sys.executable, "-m", "gateway", "serve", "--config", str(self.config), *options]
         self._process = ReadyProcess(command, env=self.env, cwd=self.folder)
         return self
 

@@ -15,6 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from gateway.accounting.settling import Terms
 from gateway.accounting.usage import Outcome, Source
 from gateway.cli.root import root
+from gateway.dialects.barred import BARRED
 from gateway.dialects.dialect import Wording
 from gateway.metrics import Metrics
 from gateway.proxy import refused, refusing
@@ -25,6 +26,7 @@ DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").
 README = (ROOT / "README.md").read_text()
 CONTRACT = (ROOT / "docs/budget-contract.md").read_text()
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
+GUARD = (ROOT / "docs/guard.md").read_text()
 METRICS = (ROOT / "docs/metrics.md").read_text()
 SPEAKING = [path for room in ("proxy", "dialects", "upstream") for path in sorted((ROOT / "gateway" / room).glob("*.py"))]
 """The modules in which an agent's answer is made."""
@@ -113,6 +115,19 @@ def test_each_flag_of_a_settlement_stands_in_the_contract() -> None:
     assert "flags" in Terms.__dataclass_fields__
     added = re.findall(r"flags\.append\(\"(\w+)\"\)", (ROOT / "gateway/accounting/settling.py").read_text())
     assert added and set(first_cells(CONTRACT, "flag of a settlement")) == set(added)
+
+
+# -- the guard
+
+
+def test_each_thing_that_the_guard_refuses_stands_in_its_table_with_its_fields() -> None:
+    rows = {row[0].strip("` "): row for row in (line.strip("| ").split(" | ") for line in GUARD.splitlines() if line.startswith("| `"))}
+    assert list(rows) == list(BARRED)
+    for name, thing in BARRED.items():
+        _, what, where, allowed, stripped = rows[name]
+        assert (what, allowed, stripped) == (thing.what, f"no: {thing.never}" if thing.never else "yes", f"no: {thing.stays}" if thing.stays else "yes")
+        assert {*thing.fields} <= set(re.findall(r"`([^`]+)`", where)), name
+        assert all(f"`{beginning}…`" in where for beginning in thing.tools), name
 
 
 # -- the architecture

@@ -1,7 +1,7 @@
 """A gateway that is not as it should be, for showing that tests would see it, or that it copes. Found by every Python process that has this folder on its path.
 
 * GATEWAY_HASTY=Reserve (or Settle): it goes on before that entry is written.
-* GATEWAY_LATE=Reserve: it hears late that the entry is written.
+* GATEWAY_LATE=Reserve: it hears late (GATEWAY_LATE_S, half a second) that the entry is written.
 * GATEWAY_BROKEN=settle_terms: that part of a settlement raises.
 """
 
@@ -14,7 +14,7 @@ from gateway.accounting.commands import Command
 from gateway.accounting.entries import Posting
 from gateway.ledger.ledger import NOTHING_WRITTEN, Ledger
 
-LATE_S = 0.5
+LATE_S = float(os.environ.get("GATEWAY_LATE_S", "0.5"))
 _hasty, _late, _broken = (os.environ.get(f"GATEWAY_{name}", "") for name in ("HASTY", "LATE", "BROKEN"))
 _post = Ledger.post
 

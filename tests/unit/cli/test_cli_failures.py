@@ -30,12 +30,16 @@ ARGUMENTS = {
     "call_id": "call-1",
     "what": "call-1",
     "command": "true",
+    "names": "c1/r1",
 }
 NEEDED = {("campaign", "open"): ["--policy", "pilot"], ("preflight",): ["--expect", "requests=1"]} | {
     ("correct",): ["--set", "output_tokens=1", "--why", "x"],
     ("exec",): ["--campaign", "c1"],
+    ("export",): ["--out", "pack"],
 }
-LOCAL = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("ledger", "verify")}
+SERVING = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("upstream", "probe")}
+READING = {("reconcile",), ("ledger", "verify"), ("ledger", "backup"), ("export",), ("report",), ("compare",), ("capture", "show"), ("capture", "export"), ("capture", "prune")}
+LOCAL = SERVING | READING
 """Commands that speak to no running gateway."""
 REMOTE = [words for words, _ in commands() if words not in LOCAL]
 

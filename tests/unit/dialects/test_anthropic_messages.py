@@ -14,6 +14,7 @@ from gateway.dialects.anthropic_replies import models_reply
 from gateway.dialects.dialect import BodyError, ForwardFacts, Rendering, ReplyKind, Wording
 from gateway.dialects.output_caps import CAPS
 from gateway.dialects.retry_words import is_final_wording
+from tests.unit.dialects.allowing import allowing
 from tests.unit.dialects.answers import Case, replay
 
 MESSAGES = AnthropicMessages()
@@ -106,15 +107,15 @@ def test_nothing_makes_the_engine_fetch_act_or_remember(fields: Any) -> None:
     with pytest.raises(BodyError) as refused:
         read(**fields)
     assert refused.value.code == "not_allowed"
-    assert refused.value.field_name and refused.value.allow_key.startswith("allow.")
+    assert refused.value.field_name and refused.value.allow_key.startswith("guard.")
     assert is_final_wording(str(refused.value))
 
 
 def test_what_the_policy_allows_passes() -> None:
     remote = {"model": "m", "messages": block(type="image", source={"type": "url", "url": "https://example.org/a.png"})}
-    assert MESSAGES.read_request(remote, frozenset({"image"})).pictures == 1
+    assert MESSAGES.read_request(remote, allowing("remote_images")).pictures == 1
     hosted = {"model": "m", "messages": SAY, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}
-    assert MESSAGES.read_request(hosted, frozenset({"hosted_tools"})).tool_names == ("web_search",)
+    assert MESSAGES.read_request(hosted, allowing("web_search")).tool_names == ("web_search",)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS, FAMILIES, UTILITIES
+from gateway.dialects.barred import GUARDED, NOTHING, REMOTE, THING_OF, Allowed, key_of, tool_thing
 from gateway.dialects.dialect import BodyError, CallRequest, ForwardFacts
-from gateway.dialects.guard import GUARDED
 from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA
+from tests.unit.dialects.allowing import allowing
 
 CHAT = DIALECTS["openai.chat"]
 LLAMA = ForwardFacts(model="own", cap_name="max_tokens", strip_fields=frozenset({"verbose", "n_predict"}), asks_usage=False)
@@ -28,7 +29,7 @@ def read(**fields: Any) -> CallRequest:
     return CHAT.read_request(body(**fields))
 
 
-def refused(allowed: frozenset[str] = frozenset(), **fields: Any) -> BodyError:
+def refused(allowed: Allowed = NOTHING, **fields: Any) -> BodyError:
     with pytest.raises(BodyError) as caught:
         CHAT.read_request(body(**fields), allowed)
     return caught.value
@@ -122,11 +123,11 @@ def test_a_name_that_means_nothing_may_be_written_in_any_case() -> None:
 @pytest.mark.parametrize("name", sorted(GUARDED))
 def test_a_guarded_field_is_refused_unless_it_asks_for_nothing_or_the_policy_allows_it(name: str) -> None:
     error = refused(**{name: "value"})
-    assert (error.code, error.field_name, error.allow_key) == ("not_allowed", name, f"allow.{name}")
+    assert (error.code, error.field_name, error.allow_key) == ("not_allowed", name, key_of(THING_OF[name]))
     assert name in error.message
     for harmless in (None, *GUARDED[name]):
         assert read(**{name: harmless})
-    assert CHAT.read_request(body(**{name: "value"}), frozenset({name}))
+    assert CHAT.read_request(body(**{name: "value"}), allowing(THING_OF[name]))
 
 
 def test_what_looks_like_nothing_but_is_of_another_type_is_refused() -> None:
@@ -142,8 +143,9 @@ HOSTED = ["web_search", "web_search_preview", "code_interpreter", "file_search",
 def test_a_hosted_tool_is_refused(kind: str) -> None:
     tool = {"type": kind, kind: {"name": "f"}}
     error = refused(tools=[{"type": "function", "function": {"name": "f"}}, tool])
-    assert (error.code, error.field_name, error.allow_key) == ("not_allowed", "tools", "allow.hosted_tools")
-    assert CHAT.read_request(body(tools=[tool]), frozenset({"hosted_tools"})).tool_names == (kind,)
+    assert (error.code, error.field_name, error.allow_key) == ("not_allowed", "tools", key_of(tool_thing(kind)))
+    assert CHAT.read_request(body(tools=[tool]), allowing("hosted_tools")).tool_names == (kind,)
+    assert CHAT.read_request(body(tools=[tool]), allowing(tool_thing(kind)))
 
 
 def test_tools_that_the_agent_runs_itself_pass() -> None:
@@ -179,8 +181,8 @@ ELSEWHERE = ["http://h/a.png", "https://h/a", " HTTPS://h", "//h/a", "file:///et
 def test_content_that_lies_elsewhere_is_refused(address: str, kind: str) -> None:
     for held in (address, {"url": address}, [{"url": address}], {"inner": {"url": address}}):
         error = refused(messages=part(type=kind, **{kind: held}))
-        assert (error.code, error.field_name, error.allow_key) == ("not_allowed", kind, f"allow.{kind}")
-    assert CHAT.read_request(body(messages=part(type=kind, **{kind: address})), frozenset({kind}))
+        assert (error.code, error.field_name, error.allow_key) == ("not_allowed", kind, key_of(REMOTE[kind]))
+    assert CHAT.read_request(body(messages=part(type=kind, **{kind: address})), allowing(REMOTE[kind]))
 
 
 @pytest.mark.parametrize(

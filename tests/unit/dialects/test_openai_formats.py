@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from gateway.accounting.usage import MeterSource, Reading, Usage
 from gateway.dialects import DIALECTS
+from gateway.dialects.barred import GUARDED, NOTHING, THING_OF, Allowed, key_of, tool_thing
 from gateway.dialects.dialect import BodyError, CallRequest, ForwardFacts, Rendering, ReplyKind, Wording
-from gateway.dialects.guard import GUARDED
 from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA
+from tests.unit.dialects.allowing import allowing
 
 FACTS = ForwardFacts(model="own", cap_name="max_tokens", strip_fields=frozenset({"verbose", "n_predict"}), pin_fields={"cache_prompt": "true"})
 PLAINEST: dict[str, dict[str, Any]] = {
@@ -28,11 +29,11 @@ formats = pytest.mark.parametrize("name", PLAINEST)
 generating = pytest.mark.parametrize("name", GENERATING)
 
 
-def read(name: str, allowed: frozenset[str] = frozenset(), **fields: Any) -> CallRequest:
+def read(name: str, allowed: Allowed = NOTHING, **fields: Any) -> CallRequest:
     return DIALECTS[name].read_request({"model": "m", **PLAINEST[name], **fields}, allowed)
 
 
-def refused(name: str, allowed: frozenset[str] = frozenset(), **fields: Any) -> BodyError:
+def refused(name: str, allowed: Allowed = NOTHING, **fields: Any) -> BodyError:
     with pytest.raises(BodyError) as caught:
         read(name, allowed, **fields)
     return caught.value
@@ -138,10 +139,10 @@ def test_a_query_counts_once_for_each_document() -> None:
 @pytest.mark.parametrize("field", sorted(GUARDED))
 def test_a_guarded_field_is_refused_in_every_format(name: str, field: str) -> None:
     error = refused(name, **{field: "value"})
-    assert (error.code, error.field_name, error.allow_key) == ("not_allowed", field, f"allow.{field}")
+    assert (error.code, error.field_name, error.allow_key) == ("not_allowed", field, key_of(THING_OF[field]))
     for harmless in (None, *GUARDED[field]):
         assert read(name, **{field: harmless})
-    assert read(name, frozenset({field}), **{field: "value"})
+    assert read(name, allowing(THING_OF[field]), **{field: "value"})
 
 
 @formats
@@ -180,8 +181,8 @@ HOSTED = [
 @pytest.mark.parametrize("tool", HOSTED, ids=lambda tool: tool["type"])
 def test_a_hosted_tool_is_refused(tool: dict[str, Any]) -> None:
     error = refused("openai.responses", tools=[{"type": "function", "name": "f"}, tool])
-    assert (error.code, error.field_name, error.allow_key) == ("not_allowed", "tools", "allow.hosted_tools")
-    assert read("openai.responses", frozenset({"hosted_tools"}), tools=[tool])
+    assert (error.code, error.field_name, error.allow_key) == ("not_allowed", "tools", key_of(tool_thing(str((tool.get("tools") or [tool])[0]["type"]))))
+    assert read("openai.responses", allowing("hosted_tools"), tools=[tool])
 
 
 def test_tools_that_the_agent_runs_itself_pass() -> None:

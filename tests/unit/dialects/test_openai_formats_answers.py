@@ -128,11 +128,13 @@ def test_a_failed_response_is_an_error_and_its_counts_are_real() -> None:
     assert seen(whole("openai.responses", response("failed"))) == (None, None, None, "missing", False, "error_in_200")
 
 
-def test_a_cancelled_response_is_not_complete() -> None:
-    streamed = answered("openai.responses", named(CREATED, DELTA, {"type": "response.cancelled", "response": response("cancelled")}), stream=True)
-    assert seen(streamed) == (None, None, None, "missing", False, "truncated")
-    assert Mark.TERMINAL in streamed.marks()[-1]
-    assert seen(whole("openai.responses", response("cancelled"))) == (None, None, None, "missing", False, "truncated")
+def test_a_cancelled_response_is_an_error_of_the_engine_and_no_answer_that_broke_off() -> None:
+    ends: list[dict[str, Any]] = [{"response": response("cancelled", USED)}, {"response": response("cancelled")}, {}]
+    for more, counts in zip(ends, [(9, 4, 2, "reported"), *[(None, None, None, "missing")] * 2], strict=True):
+        streamed = answered("openai.responses", named(CREATED, DELTA, {"type": "response.cancelled", **more}), stream=True)
+        assert seen(streamed) == (*counts, False, "mid_stream_error")
+        assert streamed.marks()[-1] == Mark.TERMINAL | Mark.ERROR
+    assert seen(whole("openai.responses", response("cancelled"))) == (None, None, None, "missing", False, "error_in_200")
 
 
 @pytest.mark.parametrize("status", ["queued", "in_progress"])

@@ -73,6 +73,13 @@ def test_ollama_streams_unless_it_is_told_not_to() -> None:
     assert not read("ollama.embed").stream
 
 
+def test_where_nothing_is_generated_no_cap_is_sent() -> None:
+    sent = DIALECTS["ollama.embed"].forward_body(
+        read("ollama.embed", options={"num_predict": 5, "max_tokens": [1], "seed": 1}), ForwardFacts(model="m", cap_name=""), ceiling_per_choice=0
+    )
+    assert sent["options"] == {"seed": 1}
+
+
 def test_every_negative_num_predict_means_none() -> None:
     assert [read("ollama.chat", options={"num_predict": number}).asked_output for number in (-2, -1, 0, 5)] == [None, None, 0, 5]
 
@@ -138,7 +145,7 @@ def test_nothing_makes_the_engine_fetch_load_act_or_remember(dialect: str, field
     with pytest.raises(BodyError) as refused:
         read(dialect, **fields)
     assert refused.value.code == "not_allowed"
-    assert refused.value.field_name and refused.value.allow_key.startswith("allow.")
+    assert refused.value.field_name and refused.value.allow_key.startswith("guard.")
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,25 @@ def test_an_engine_that_would_not_surely_stop_is_read_to_its_end(engine: Engine)
     assert not engine.cancels_whole
 
 
-def test_llama_cpp_reports_unasked_and_has_a_tokenizer_and_the_others_do_not() -> None:
-    asked = {kind: (engine.asks_usage, engine.counter, engine.minimum_output) for kind, engine in ENGINES.items()}
-    assert asked.pop("llama.cpp") == (False, "llama.cpp", 1)
-    assert set(asked.values()) == {(True, "", 1)}
+COUNTERS = {"llama.cpp": "llama.cpp", "vllm": "tokenize", "sglang": "tokenize", "ollama": "", "generic": ""}
+
+
+@engines
+def test_llama_cpp_reports_unasked_and_the_others_do_not(engine: Engine) -> None:
+    assert (engine.asks_usage, engine.minimum_output) == (engine.kind != "llama.cpp", 1)
+
+
+@engines
+def test_who_has_a_tokenizer_that_can_be_asked_says_which_prompts_it_counts(engine: Engine) -> None:
+    assert engine.counter == COUNTERS[engine.kind]
+    assert bool(engine.counts) is bool(engine.counter)
+    assert engine.counts <= engine.paths.keys()
+    assert (engine.counts == engine.paths.keys()) is (engine.kind == "llama.cpp")
+
+
+@engines
+def test_every_engine_says_how_it_stops_and_what_not_to_believe(engine: Engine) -> None:
+    assert engine.stops and engine.distrust
 
 
 def test_only_who_can_keep_prompt_caches_apart_says_so() -> None:

@@ -67,6 +67,17 @@ def test_a_clamp_and_a_wait_are_told_with_their_limits_numbers() -> None:
     ]
 
 
+def test_every_limit_that_it_waited_for_is_told_with_its_time() -> None:
+    day = {"name": "campaign.day.requests", "ceiling": 9, "settled": 9, "reserved": 0, "asked": 1, "ms": 200}
+    decision = {"waited_on": {**LIMIT, "ms": 500}, "then_waited_on": [day, {"name": "run.concurrent", "ceiling": 1}]}
+    why = explained({**RESERVE, "waited_ms": 900, "details": {"decision": decision}}, SETTLE)
+    assert [why["waited_on"]["ms"], *(one["name"] for one in why["then_waited_on"])] == [500, "campaign.day.requests", "run.concurrent"]
+    assert why["why"][1] == (
+        "waited 900 ms: 500 ms for run.output_tokens = 30, settled 12, reserved 4, asked 20, "
+        "then 200 ms for campaign.day.requests = 9, settled 9, reserved 0, asked 1, then some ms for run.concurrent = 1"
+    )
+
+
 def test_what_the_entries_do_not_say_is_not_guessed() -> None:
     why = explained({**RESERVE, "waited_ms": 9, "ceiling_from": "default"})
     assert why["status"] == "reserved"
@@ -82,6 +93,11 @@ def test_a_refusal_names_the_limit_and_whether_to_stop() -> None:
     assert why["why"][1:] == ["in the way: run.output_tokens = 30, settled 12, reserved 4, asked 20", "it waited 120000 ms before that"]
     guard = explained({"kind": "refuse", "lane": "foreground", "model": "", "code": "not_allowed", "final": True, "field": "tools"})
     assert "the body's field tools made it so" in guard["why"]
+
+
+def test_what_the_policy_dropped_is_named() -> None:
+    why = explained({**RESERVE, "details": {"stripped": ["keep_alive", "tools.web_search"]}}, SETTLE)
+    assert "dropped before it was sent, as guard.strip of the policy says: keep_alive, tools.web_search" in why["why"]
 
 
 def test_a_cut_names_the_limit_that_cut() -> None:

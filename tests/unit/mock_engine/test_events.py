@@ -17,7 +17,7 @@ def stream(form: UsageForm, *, asked: bool, n: int = 1) -> tuple[list[Any], Any]
     plan = make_plan(Script(output_tokens=5, prompt_tokens=20, cached=8, usage=form), {"n": n}, 1_000)
     events = Events(plan, number=1, model="m", created=0, asked=asked)
     chunks = [orjson.loads(event.removeprefix(b"data: ")) for event in events.finish()]
-    late = events.after_done()
+    late = events.after_end()
     return chunks, orjson.loads(late.removeprefix(b"data: ")) if late else None
 
 

@@ -97,3 +97,26 @@ def test_the_prompt_is_what_the_template_renders() -> None:
 def test_a_text_of_so_many_tokens_has_so_many() -> None:
     assert [tokens.count(tokens.text_of(number)) for number in (0, 1, 2, 37)] == [0, 1, 2, 37]
     assert said(plan(Script(output_tokens=37))) == tokens.text_of(37)
+
+
+def test_a_text_is_said_word_for_word_and_counts_as_what_it_is() -> None:
+    made = plan(Script(text="Two words.", reasoning_tokens=3))
+    assert said(made).endswith("Two words.") and made.output_tokens == 3 + tokens.count("Two words.")
+    assert sum(piece.tokens for piece in made.pieces()) == made.output_tokens and made.finish_reason == "stop"
+    assert plan(Script(text="Two words."), max_tokens=2).finish_reason == "length"
+
+
+@pytest.mark.parametrize("number", [1, 2, 7, 100])
+def test_arguments_come_in_as_many_chunks_as_the_script_says_and_count_once(number: int) -> None:
+    call = ToolCall(name="look", arguments='{"a":"one two three"}')
+    made = plan(Script(tool_calls=(call,), argument_pieces=number))
+    parts = [piece.delta["tool_calls"][0]["function"]["arguments"] for piece in made.pieces()][1:]
+    assert len(parts) == number and "".join(parts) == call.arguments
+    assert sum(piece.tokens for piece in made.pieces()) == made.output_tokens
+
+
+def test_no_two_calls_of_a_server_have_tool_calls_of_one_id() -> None:
+    ids = {
+        piece.delta["tool_calls"][0].get("id") for number in (1, 2) for piece in make_plan(Script(tool_calls=(ToolCall(name="a"),)), BODY, 100, number).pieces()
+    }
+    assert len(ids - {None}) == 2

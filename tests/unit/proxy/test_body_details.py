@@ -172,7 +172,7 @@ def asked(growth: Growth, raw: bytes, own_model: str) -> tuple[Received, Any, by
     found = receive(raw, ROOMY, growth.known("c/r", "l", CHAT.name))
     request = CHAT.read_request(found.value, known=found.known)
     forwarded = CHAT.forward_body(request, ForwardFacts(model=own_model, cap_name="max_tokens"), ceiling_per_choice=5)
-    call = SimpleNamespace(received=found, request=request, dialect=CHAT, run_key="c/r", identity=SimpleNamespace(lane="l"))
+    call = SimpleNamespace(received=found, request=request, dialect=CHAT, stripped=(), run_key="c/r", identity=SimpleNamespace(lane="l"))
     return found, request, *body_details(cast(Call, call), forwarded, growth)
 
 
@@ -296,6 +296,19 @@ def test_tools_that_stay_the_same_are_not_looked_at_again(growth: Growth) -> Non
         asked(growth, body(*talk), "m")
         found, request, *_ = asked(growth, other, "m")
         assert found.known is not None and request.known_tools is None
+
+
+def test_where_a_policy_takes_tools_out_only_the_messages_are_known(growth: Growth) -> None:
+    raw = write({**said("a", "b"), "tools": TOOLS[1]})
+    asked(growth, raw, "m")
+    found = receive(raw, ROOMY, growth.known("c/r", "l", CHAT.name))
+    assert found.known is not None and found.known_of(found.value) is found.known and found.known.tools is not None
+    assert found.known_of({**found.value, "messages": []}) is None
+    ruled = {**found.value, "tools": TOOLS[1][:1]}
+    known = found.known_of(ruled)
+    assert known is not None and (known.messages, known.tools) == (2, None)
+    request, expected = CHAT.read_request(ruled, known=known), CHAT.read_request({**said("a", "b"), "tools": TOOLS[1][:1]})
+    assert (request.tool_names, shape_of(request), [*request.rendered_parts]) == (("f",), shape_of(expected), [*expected.rendered_parts])
 
 
 def test_bounds_hold_over_known_and_new_messages_together(growth: Growth) -> None:

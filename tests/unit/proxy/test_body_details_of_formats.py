@@ -24,7 +24,7 @@ def details_of(growth: Growth, name: str, raw: bytes) -> dict[str, object]:
     found = receive(raw, ROOMY, growth.known("c/r", "l", name))
     request = dialect.read_request(found.value, known=found.known)
     forwarded = dialect.forward_body(request, ForwardFacts(model="own", cap_name="max_tokens"), ceiling_per_choice=5)
-    call = SimpleNamespace(received=found, request=request, dialect=dialect, run_key="c/r", identity=SimpleNamespace(lane="l"))
+    call = SimpleNamespace(received=found, request=request, dialect=dialect, stripped=(), run_key="c/r", identity=SimpleNamespace(lane="l"))
     return body_details(cast(Call, call), forwarded, growth)[1]
 
 

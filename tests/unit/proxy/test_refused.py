@@ -27,6 +27,7 @@ class Answer:
 
     def __init__(self) -> None:
         self.call_id = "call-1"
+        self.target = "/v1/chat/completions"
         self.got: Reply | None = None
         self.headers: dict[str, str] = {}
 

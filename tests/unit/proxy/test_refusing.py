@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from gateway.accounting.limit import Shortfall
 from gateway.accounting.usage import Outcome
 from gateway.dialects import DIALECTS
+from gateway.dialects.barred import GUARDED, THING_OF, key_of
 from gateway.dialects.body_fields import invalid, not_allowed
 from gateway.dialects.dialect import BodyError, ReplyKind, Wording
-from gateway.dialects.guard import GUARDED
 from gateway.dialects.retry_words import RETRY_WORDS, is_final_wording
 from gateway.errors import EngineFailure
 from gateway.proxy.body import BodyRefused
@@ -122,7 +122,7 @@ def test_the_policys_status_is_that_of_final_refusals_and_of_no_other(code: str,
 
 
 GUARD_ERRORS: list[tuple[BodyError | BodyRefused, int]] = [
-    *((not_allowed(name), 400) for name in GUARDED),
+    *((not_allowed(name, THING_OF[name]), 400) for name in GUARDED),
     (invalid("messages", "a list of objects"), 400),
     (BodyError("model_not_found", "There is no such model here.", "model"), 404),
     (BodyRefused("body_too_large", "The body is larger than this gateway takes."), 400),
@@ -139,7 +139,7 @@ def test_the_guard_refuses_for_good_and_names_the_field_and_the_policys_key(erro
     if isinstance(error, BodyError):
         assert body["param"] == (error.field_name or None)
         if error.code == "not_allowed":
-            assert f"allow.{error.field_name}" in body["message"]
+            assert key_of(THING_OF[error.field_name]) in body["message"]
 
 
 BAD_BODIES: list[dict[str, Any]] = [

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from gateway.dialects.openai_chat import OpenAIChat
 from gateway.metering.meter import meter_of
 from gateway.proxy.agent_side import AgentSide
-from gateway.proxy.relay import CapIgnored, CeilingWatch, Relay
+from gateway.proxy.ceiling_watch import CapIgnored, CeilingWatch, Counted
+from gateway.proxy.relay import Relay
 from gateway.upstream.answer import Answer
+from gateway.upstream.event_sizes import EventSizes
 
 
 class Agent:
@@ -61,10 +63,10 @@ def relay_to(agent: Agent, ceiling: int = 10_000, content_type: str = "text/even
     request = OpenAIChat().read_request({"model": "m", "messages": [{"role": "user", "content": "a"}], "stream": True})
     meter = meter_of(OpenAIChat().reader(request, "generic"), status=200, content_type=content_type, max_event_bytes=1 << 20, max_response_bytes=1 << 20)
 
-    async def count(text: str) -> int:
-        return len(text)
+    async def count(text: str) -> Counted:
+        return Counted(len(text), own=True)
 
-    return Relay(meter, cast(AgentSide, agent), CeilingWatch(ceiling, meter, count))
+    return Relay(meter, cast(AgentSide, agent), CeilingWatch(ceiling, meter, count, EventSizes()))
 
 
 async def carried(chunks: Sequence[bytes], *, offered: bool, free: Sequence[bool] = (), ceiling: int = 10_000) -> tuple[Agent, Relay]:
@@ -136,3 +138,16 @@ async def test_a_running_total_past_the_ceiling_is_cut_either_way(offered: bool)
     totals = [event({"content": "word "}, usage={"prompt_tokens": 1, "completion_tokens": number, "total_tokens": number + 1}) for number in range(1, 40)]
     with pytest.raises(CapIgnored):
         await carried(totals, offered=offered, ceiling=20)
+
+
+@pytest.mark.parametrize("offered", [True, False])
+@pytest.mark.parametrize("totals", [True, False])
+async def test_of_events_that_came_in_one_piece_only_those_go_out_up_to_the_one_that_passes_the_ceiling(offered: bool, totals: bool) -> None:
+    used = [{"usage": {"prompt_tokens": 1, "completion_tokens": 5 * number, "total_tokens": 5 * number + 1}} if totals else {} for number in range(1, 100)]
+    events = [event({"content": "word "}, **more) for more in used]
+    agent = Agent(())
+    relay = relay_to(agent, ceiling=22)
+    chunks = [events[0], b"".join(events[1:])]
+    with pytest.raises(CapIgnored):
+        await relay.carry(cast(Answer, Engine(chunks, offered)))
+    assert agent.got == b"".join(events[:5]), "20 of 22 are in the fourth, 25 in the fifth"

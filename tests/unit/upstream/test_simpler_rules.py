@@ -91,7 +91,7 @@ def one_turn_an_engine(patch: pytest.MonkeyPatch) -> None:
             aside = sum(need(seen.limit.account.quantity, other.demand.prompt_tokens, other.demand.want) for other in others)
             view.append(LimitView(limit=seen.limit, balance=seen.balance, aside=aside))
         verdict = decide(view, waiter.demand, waiter.patience)
-        waiter.decided(verdict)
+        waiter.decided(verdict, self._now_ms)
         return verdict
 
     patch.setattr(turns.Turns, "_decide", decided)

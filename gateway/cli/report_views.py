@@ -1,0 +1,179 @@
+"""A campaign's report for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from gateway.cli.screen import Column, Facts, Line, Table, View
+from gateway.cli.words import Kind
+
+Json = Mapping[str, Any]
+
+SUMS: Final = (
+    Column("calls", "CALLS", Kind.NUMBER),
+    Column("input", "INPUT\nUSED", Kind.NUMBER),
+    Column("output", "OUTPUT\nUSED", Kind.NUMBER),
+    Column("both", "BOTH", Kind.NUMBER),
+    Column("unknown", "UNKNOWN\nUSAGE", Kind.NUMBER),
+    Column("charged_input", "CHARGED\nINPUT", Kind.NUMBER),
+    Column("charged_output", "CHARGED\nOUTPUT", Kind.NUMBER),
+    Column("share", "SHARE OF\nCALLS"),
+    Column("outcomes", "OUTCOMES"),
+)
+SOURCES: Final = (
+    Column("label", "LABEL"),
+    Column("source", "SOURCE"),
+    Column("calls", "CALLS", Kind.NUMBER),
+    Column("share", "SHARE OF\nCALLS"),
+    Column("input_tokens", "INPUT", Kind.NUMBER),
+    Column("output_tokens", "OUTPUT", Kind.NUMBER),
+)
+TIMES: Final = (
+    Column("what", "TIME"),
+    Column("calls", "CALLS", Kind.OPTIONAL_NUMBER),
+    Column("sum", "ADDED UP"),
+    Column("union", "ON THE CLOCK"),
+)
+OCCUPANCY: Final = (
+    Column("upstream", "UPSTREAM"),
+    Column("slots", "SLOTS", Kind.NUMBER),
+    Column("used", "OF THE SLOTS' TIME"),
+    Column("busy", "AT LEAST ONE BUSY"),
+)
+RATES: Final = (
+    Column("label", "LABEL"),
+    Column("per", "PER HOUR OF"),
+    Column("calls", "CALLS", Kind.NUMBER),
+    Column("input_tokens", "INPUT", Kind.NUMBER),
+    Column("output_tokens", "OUTPUT", Kind.NUMBER),
+)
+CONTEXTS: Final = (
+    Column("label", "LABEL"),
+    Column("lane", "LANE"),
+    Column("role", "ROLE"),
+    Column("runs", "RUNS", Kind.NUMBER),
+    Column("first_bytes", "FIRST CALL\nBYTES", Kind.NUMBER),
+    Column("last_bytes", "LAST CALL\nBYTES", Kind.NUMBER),
+)
+CORRECTIONS: Final = (Column("call", "CALL"), Column("run", "RUN"), Column("was", "WAS"), Column("usage", "IS"), Column("reason", "WHY"))
+RUNS: Final = (
+    Column("planned", "planned", Kind.OPTIONAL_NUMBER),
+    Column("opened", "opened", Kind.NUMBER),
+    Column("closed", "closed", Kind.NUMBER),
+    Column("open", "open", Kind.NUMBER),
+    Column("missing", "missing"),
+    Column("unplanned", "unplanned"),
+)
+NOTE: Final = (
+    "Used is what is known to be used, charged is what counts against limits; neither is added to the other. "
+    "Added up, times that overlap count more than once; on the clock, once. Calls whose end nobody saw are in no time."
+)
+
+
+def report_views(report: Json) -> list[View]:
+    runs = {**report["runs"]}
+    if "missing_count" in runs:
+        runs["missing"] = str(runs["missing_count"])
+    views: list[View] = [
+        Line(f"Campaign {report['campaign']}, policy {report['policy_name']} {report['policy_hash'][:12]}, as of entry {report['as_of']}."),
+        Line(),
+        Facts(title="Runs", row=runs, columns=RUNS),
+    ]
+    for by, title in (("lane", "By lane"), ("label", "By label"), ("model", "By model"), ("run", "By run")):
+        views += [Line(), _sums(report, by, title)]
+    if "total" not in report and report["labels"]:
+        named = ", ".join(label or "(none)" for label in report["labels"])
+        views.append(Line(f"No line over all: it would cover the labels {named}. --across-labels gives one."))
+    views += [Line(), Table(title="Where the numbers come from", columns=SOURCES, rows=_sources(report))]
+    views += [Line(), *_times(report), Line()]
+    views.append(Table(title="Prompts, as medians over runs", columns=CONTEXTS, rows=report["contexts"]))
+    if report["corrections"]:
+        views += [Line(), Table(title="Corrected", columns=CORRECTIONS, rows=report["corrections"])]
+    return [*views, Line(), *_ends(report), Line(NOTE)]
+
+
+def _sums(report: Json, by: str, title: str) -> Table:
+    names = (Column("value", by.upper()),) if by == "label" else (Column("value", by.upper()), Column("label", "LABEL"))
+    rows = [{**_sum(group), "value": group["value"], "label": group["label"]} for group in report["groups"] if group["by"] == by]
+    if "total" in report and len(rows) > 1:
+        rows.append({**_sum(report["total"]), "value": "all", "label": ""})
+    return Table(title=title, columns=(*names, *SUMS), rows=rows, empty=f"{title}: no calls.")
+
+
+def _sum(group: Json) -> dict[str, Any]:
+    usage, charge = group["usage"], group["charge"]
+    return {
+        "calls": group["calls"],
+        "input": usage["input_tokens"]["sum"],
+        "output": usage["output_tokens"]["sum"],
+        "both": usage["input_tokens"]["sum"] + usage["output_tokens"]["sum"],
+        "unknown": max(usage["input_tokens"]["unknown"], usage["output_tokens"]["unknown"]),
+        "charged_input": charge["input_tokens"],
+        "charged_output": charge["output_tokens"],
+        "share": _per_mille(group["share"]["calls"]) if "calls" in group.get("share", {}) else "",
+        "outcomes": group["outcomes"],
+    }
+
+
+def _sources(report: Json) -> list[dict[str, Any]]:
+    return [
+        {"label": group["label"], "source": source, **of, "share": _per_mille(round(1000 * of["calls"] / group["calls"]))}
+        for group in report["groups"]
+        if group["by"] == "label"
+        for source, of in sorted(group["sources"].items())
+    ]
+
+
+def _times(report: Json) -> list[View]:
+    times = report["times"]
+    kinds = [{"what": what, "calls": times[what]["calls"], "sum": lasting(times[what]["sum_ms"]), "union": lasting(times[what]["union_ms"])} for what in KINDS]
+    rows: list[dict[str, Any]] = [*kinds, {"what": "campaign, opening to closing or last entry", "union": lasting(times["wall_ms"])}]
+    if "window" not in times:
+        return [Table(title="Times", columns=TIMES, rows=rows), Line("Nothing ran: there is no window, no occupancy and no rate.")]
+    rows.insert(2, {"what": "window, first call to last", "union": lasting(times["window"]["ms"])})
+    rows.insert(3, {"what": "all slots idle within it", "union": lasting(times["idle"]["ms"])})
+    busy = [
+        {**row, "used": _per_mille(row["per_mille"]) if "per_mille" in row else "unknown", "busy": lasting(row["busy_union_ms"])} for row in times["occupancy"]
+    ]
+    rates = [{"label": label, "per": per, **rate} for label, of in report["rates"].items() for per, rate in of.items()]
+    hours = times["idle"]["hours"]
+    idle = f"Whole hours in which all slots idled: {len(hours)}" + (
+        f" ({', '.join(map(_hour, hours[:12]))}{', …' if len(hours) > 12 else ''})." if hours else "."
+    )
+    return [
+        Table(title="Times", columns=TIMES, rows=rows),
+        Line(),
+        Table(title="Slots over the window", columns=OCCUPANCY, rows=busy),
+        Line(f"{idle} The longest: {lasting(times['idle']['longest_ms'])}. Calls whose end is not known: {times['not_known']}."),
+        Line(),
+        Table(title="Rates", columns=RATES, rows=rates),
+    ]
+
+
+KINDS: Final = ("waiting", "computing")
+
+
+def _ends(report: Json) -> list[View]:
+    said = [Line(f"stopped by {limit}: {', '.join(runs)}") for limit, runs in sorted(report["stopped_by"].items())]
+    refused = ", ".join(f"{code} {count}" for code, count in sorted(report["refused"].items())) or "none"
+    silent = report["silent_length_ends"]
+    return [*said, Line(f"refused: {refused}"), Line(f"reached a length end and said nothing: {silent['count']}"), Line()]
+
+
+def lasting(ms: int) -> str:
+    """`1 h 02 min 03 s`; below a minute with tenths."""
+    seconds, rest = divmod(ms, 1000)
+    if seconds < 60:
+        return f"{seconds}.{rest // 100} s"
+    hours, minutes = divmod(seconds // 60, 60)
+    return f"{hours} h {minutes:02d} min {seconds % 60:02d} s" if hours else f"{minutes} min {seconds % 60:02d} s"
+
+
+def _hour(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:00Z")
+
+
+def _per_mille(value: int) -> str:
+    return f"{value // 10}.{value % 10} %"

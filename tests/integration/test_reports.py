@@ -1,0 +1,191 @@
+"""Reports over real ledgers that were made to known numbers: a pilot's table to the token, a tuning series, what is missing, what overlaps."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.accounting.commands import Results
+from gateway.errors import NotFound
+from gateway.ledger.reading import LedgerReader
+from gateway.reconcile.finding import find_records
+from gateway.reconcile.reconciling import reconcile
+from gateway.reports.campaign import campaign_report
+from gateway.reports.comparison import AmbiguousPair, compare
+from tests.support.made_campaign import Lane, MadeRun, made, recorded
+
+PILOT = [
+    MadeRun(
+        run="r1",
+        label="production",
+        lanes={
+            "foreground": Lane(calls=25, input_tokens=593_062, output_tokens=46_003),
+            "background": Lane(calls=5, input_tokens=74_981, output_tokens=7_366),
+        },
+    )
+]
+PLAN = {"plan": [["r1", "", "production", 0], ["r2", "", "production", 0]]}
+
+
+def report(ledger: Path, campaign: str = "c", **asked):
+    with LedgerReader(ledger) as reader, reader.at_one_moment():
+        return campaign_report(reader, campaign, **asked)
+
+
+def typed(*words: object) -> str:
+    return subprocess.run([sys.executable, "-m", "gateway", *map(str, words)], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_a_pilots_table_comes_out_to_the_token_and_its_records_agree(tmp_path: Path) -> None:
+    made(tmp_path / "ledger", "pilot", PILOT, planned_runs=2, details=PLAN)
+    document = report(tmp_path / "ledger", "pilot")
+    sums = {row["value"]: row for row in document["groups"] if row["by"] == "lane"}
+    assert {
+        lane: (row["calls"], row["usage"]["input_tokens"]["sum"], row["usage"]["output_tokens"]["sum"])
+        for lane, row in [*sums.items(), ("all", document["total"])]
+    } == {"foreground": (25, 593_062, 46_003), "background": (5, 74_981, 7_366), "all": (30, 668_043, 53_369)}
+    assert {lane: row["share"] for lane, row in sums.items()} == {
+        "foreground": {"calls": 833, "input_tokens": 888, "output_tokens": 862},
+        "background": {"calls": 167, "input_tokens": 112, "output_tokens": 138},
+    }
+    assert (document["runs"]["planned"], document["runs"]["missing"], document["runs"]["closed"]) == (2, ["r2"], 1)
+    shown = typed("report", "pilot", "--ledger", tmp_path / "ledger")
+    assert [line.split()[:6] for line in shown.splitlines() if line.startswith(("foreground", "background", "r1"))][:2] == [
+        ["background", "production", "5", "74981", "7366", "82347"],
+        ["foreground", "production", "25", "593062", "46003", "639065"],
+    ]
+    assert "  721412  " in shown
+    assert "| all | - | 30 | 668,043 | 53,369 | 721,412 | 0 |" in typed("report", "pilot", "--ledger", tmp_path / "ledger", "--markdown")
+    with LedgerReader(tmp_path / "ledger") as reader:
+        done = reconcile(reader, find_records([recorded(tmp_path / "record.jsonl", "pilot", PILOT)]), "pilot")
+    assert (done.clean, len(done.matches)) == (True, 30)
+
+
+def test_times_that_overlap_are_added_up_apart_from_time_on_the_clock(tmp_path: Path) -> None:
+    lanes = {"foreground": Lane(calls=3, input_tokens=30, output_tokens=3)}
+    hour = 3_600_000
+    runs = [
+        MadeRun(run="a", lanes=lanes, begun_ms=2 * hour, gap_ms=1_000, lasts_ms=3_000, waited_ms=100),
+        MadeRun(run="b", lanes=lanes, begun_ms=2 * hour + 500, gap_ms=1_000, lasts_ms=1_000),
+        MadeRun(run="late", lanes={"foreground": Lane(calls=1, input_tokens=1, output_tokens=1)}, begun_ms=6 * hour, lasts_ms=1_000),
+    ]
+    made(tmp_path / "ledger", "c", runs)
+    times = report(tmp_path / "ledger")["times"]
+    assert times["computing"] == {"calls": 7, "sum_ms": 3 * 3_000 + 3 * 1_000 + 1_000, "union_ms": 5_000 + 1_000}
+    assert times["waiting"] == {"calls": 3, "sum_ms": 300, "union_ms": 300}
+    assert times["window"]["ms"] == 4 * hour + 1_000 + 100
+    assert times["idle"]["ms"] == times["window"]["ms"] - 6_000
+    assert times["idle"]["hours"] == [3 * hour, 4 * hour, 5 * hour]
+    assert times["occupancy"] == [
+        {"upstream": "u", "busy_sum_ms": 13_000, "busy_union_ms": 6_000, "slots": 2, "per_mille": round(13_000_000 / (2 * times["window"]["ms"]))}
+    ]
+    assert times["wall_ms"] == 6 * hour + 1_000 - 1_000
+
+
+def test_where_nothing_ran_there_is_no_rate_and_nothing_is_a_zero(tmp_path: Path) -> None:
+    made(tmp_path / "ledger", "c", [], planned_runs=4)
+    document = report(tmp_path / "ledger")
+    assert document["runs"] == {"opened": 0, "open": 0, "closing": 0, "closed": 0, "planned": 4, "missing_count": 4}
+    assert (document["groups"], document["rates"], "window" in document["times"], "total" in document) == ([], {}, False, False)
+    assert "there is no window, no occupancy and no rate" in typed("report", "c", "--ledger", tmp_path / "ledger")
+    with pytest.raises(NotFound, match="no campaign d"):
+        report(tmp_path / "ledger", "d")
+
+
+def test_labels_are_never_added_up_unawares(tmp_path: Path) -> None:
+    lanes = {"foreground": Lane(calls=1, input_tokens=10, output_tokens=1)}
+    made(tmp_path / "ledger", "c", [MadeRun(run="a", label="engineering", lanes=lanes), MadeRun(run="b", label="production", lanes=lanes)])
+    document = report(tmp_path / "ledger")
+    assert "total" not in document
+    assert [(row["value"], row["label"], row["calls"]) for row in document["groups"] if row["by"] == "lane"] == [
+        ("foreground", "engineering", 1),
+        ("foreground", "production", 1),
+    ]
+    assert report(tmp_path / "ledger", across_labels=True)["total"]["calls"] == 2
+
+
+def test_prompts_that_grow_are_told_by_role(tmp_path: Path) -> None:
+    made(tmp_path / "ledger", "c", [MadeRun(run="a", lanes={"foreground": Lane(calls=4, input_tokens=40, output_tokens=4)})])
+    rows = {row["role"]: (row["first_bytes"], row["last_bytes"]) for row in report(tmp_path / "ledger")["contexts"]}
+    assert rows == {"system": (100, 100), "user": (100, 400)}
+
+
+# -- side by side
+
+
+def series(ledger: Path, campaign: str, reached: int, *, tasks: int = 24, dropped: tuple[int, ...] = (), policy_hash: str = "ab" * 32) -> None:
+    runs = [
+        MadeRun(
+            run=f"{campaign}-{task}",
+            task=f"task-{task:02}",
+            repeat=1,
+            lanes={"foreground": Lane(calls=2, input_tokens=100 + task, output_tokens=10)},
+            results=Results(exit=0, outcomes=(("functional", "true" if task < reached else "false"),)),
+        )
+        for task in range(tasks)
+        if task not in dropped
+    ]
+    made(ledger, campaign, runs, policy_hash=policy_hash)
+
+
+def compared(ledger: Path, *campaigns: str, **asked):
+    with LedgerReader(ledger) as reader, reader.at_one_moment():
+        return compare(reader, campaigns, **asked)
+
+
+def test_a_tuning_series_comes_out_as_it_was(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    for campaign, reached in (("cap-8k", 5), ("cap-16k", 14), ("cap-32k", 20), ("cap-32k-thinking", 23)):
+        series(ledger, campaign, reached, policy_hash=f"{reached:02}" * 32)
+    document = compared(ledger, "cap-8k", "cap-16k", "cap-32k", "cap-32k-thinking", outcomes=["functional"])
+    assert [(each["campaign"], each["outcomes"]["functional"]) for each in document["campaigns"]] == [
+        ("cap-8k", {"reached": 5, "of": 24, "unknown": 0}),
+        ("cap-16k", {"reached": 14, "of": 24, "unknown": 0}),
+        ("cap-32k", {"reached": 20, "of": 24, "unknown": 0}),
+        ("cap-32k-thinking", {"reached": 23, "of": 24, "unknown": 0}),
+    ]
+    assert document["pairs"][0]["functional"] == {"both": 5, "only_first": 0, "only_second": 9, "neither": 10, "unknown": 0, "missing": 0}
+    assert document["different"] == ["policy"]
+    shown = typed("compare", "cap-8k", "cap-16k", "cap-32k", "cap-32k-thinking", "--outcome", "functional", "--ledger", ledger)
+    assert [line.split()[-1] for line in shown.splitlines() if line.startswith("cap-")][:4] == ["5/24", "14/24", "20/24", "23/24"]
+    assert "24 pairs tell a small difference from chance only where they are many" in shown
+
+
+def test_a_run_that_one_side_lacks_is_missing_and_no_failure(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    series(ledger, "a", 10)
+    series(ledger, "b", 10, dropped=(0, 23))
+    document = compared(ledger, "a", "b")
+    assert document["pairs"][0]["functional"] == {"both": 9, "only_first": 0, "only_second": 0, "neither": 13, "unknown": 0, "missing": 2}
+    assert document["campaigns"][1]["outcomes"]["functional"] == {"reached": 9, "of": 22, "unknown": 0}
+    assert [side.get("missing", False) for side in document["rows"][0]["sides"]] == [False, True]
+
+
+def test_what_was_not_declared_is_not_known_and_medians_include_failed_runs(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    lanes = {"foreground": Lane(calls=2, input_tokens=100, output_tokens=10)}
+    few = {"foreground": Lane(calls=1, input_tokens=20, output_tokens=1)}
+    made(ledger, "a", [MadeRun(run=f"a{n}", task=str(n), lanes=lanes, results=Results(judge="pass")) for n in range(3)])
+    made(ledger, "b", [MadeRun(run=f"b{n}", task=str(n), lanes=few if n else lanes, results=Results(judge="fail") if n else None) for n in range(3)])
+    document = compared(ledger, "a", "b", outcomes=["judge"])
+    assert document["pairs"][0]["judge"] == {"both": 0, "only_first": 2, "only_second": 0, "neither": 0, "unknown": 1, "missing": 0}
+    medians = document["campaigns"][1]["medians"]
+    assert (medians["runs"], medians["calls"], medians["input_tokens"]) == (3, 1, 20)
+
+
+def test_two_attempts_with_one_key_are_no_pair(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    made(ledger, "a", [MadeRun(run="a1", task="t"), MadeRun(run="a2", task="t")])
+    made(ledger, "b", [MadeRun(run="b1", task="t")])
+    with pytest.raises(AmbiguousPair, match="runs a1 and a2 are both task t"):
+        compared(ledger, "a", "b")
+    failed = subprocess.run(
+        [sys.executable, "-m", "gateway", "compare", "a", "b", "--ledger", str(ledger), "--json"], capture_output=True, text=True, timeout=60
+    )
+    assert (failed.returncode, json.loads(failed.stdout)["error"]["code"]) == (2, "ambiguous")
+    wrong = subprocess.run(
+        [sys.executable, "-m", "gateway", "compare", "a", "b", "--pair-by", "tusk", "--ledger", str(ledger)], capture_output=True, text=True, timeout=60
+    )
+    assert (wrong.returncode, "there is no ['tusk']" in wrong.stderr) == (2, True)
