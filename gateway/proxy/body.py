@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -127,7 +127,7 @@ def _talk(messages: Sequence[Any], base: Known | None, bounds: BodyBounds) -> St
     return Structure(members=base.structure.members + more.members - 1, plain=base.structure.plain and more.plain)
 
 
-def _structure(value: Mapping[str, Any], bounds: BodyBounds) -> Structure:
+def _structure(value: dict[str, Any], bounds: BodyBounds) -> Structure:
     found = structure_of(value, bounds.max_depth, bounds.max_keys)
     if found is None:
         raise BodyRefused("body_too_large", _TOO_DEEP)
