@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check unit contract integration acceptance kill-test agents fuzz bench lock clean
+.PHONY: help run demo test check unit contract integration acceptance kill-test agents agents-installed fuzz bench lock clean
 
 # The first that runs and is new enough: a name that is there may be no more than a version manager's stand-in.
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$name"; break; }; done)
@@ -71,7 +71,10 @@ kill-test: .venv/test
 
 # Each agent in a network namespace of its own. Much of an agent's time is waiting: three side by side.
 AGENTS := build/agents
-agents: .venv/test
+agents-installed: .venv/test
+	@$(BIN)/python -m tests.agents.installing
+
+agents: agents-installed
 	@rm -rf $(AGENTS)
 	GATEWAY_AGENTS=1 GATEWAY_AGENTS_KEEP=$(KEEP) GATEWAY_AGENTS_RESULTS=$(AGENTS) $(BIN)/python -m pytest tests/agents -q -n 3 --dist worksteal
 

@@ -97,6 +97,12 @@ class Limits(tuple[Limit, ...]):
         """Of the run alone, for as long as it lasts."""
         return tuple(limit for limit in self.of_run if not (limit.account.lane or limit.account.model or limit.account.window))
 
+    @cached_property
+    def of_any_call(self) -> tuple[tuple[Limit, str, int], ...]:
+        """Those of which every call needs one, whatever it says; beside each its account's key and its ceiling."""
+        every = (Quantity.REQUESTS, Quantity.TOOL_CALLS)
+        return tuple((limit, limit.account.key, limit.ceiling) for limit in self if limit.account.quantity in every)
+
 
 NO_LIMITS = Limits()
 

@@ -134,7 +134,9 @@ def _present(done: Reconciliation, screen: Screen, asked: dict[str, Any]) -> Non
     if asked["markdown"] and not screen.as_json:
         click.echo(markdown(done), nl=False)
         return
-    screen.present(document(done) if screen.as_json else None, *([] if screen.as_json else reconcile_views(done, everything=asked["everything"])))
+    screen.present(
+        document(done) if screen.as_json else None, *([] if screen.as_json else reconcile_views(done, everything=asked["everything"], terminal=screen.terminal))
+    )
 
 
 def _note(done: Reconciliation, reach: Reach) -> None:

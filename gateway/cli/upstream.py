@@ -119,10 +119,13 @@ def _unreachable(wanted: Wanted, failure: EngineFailure) -> Problem:
 
 def _check(wanted: Wanted, found: Probed) -> None:
     status = found.listing.status
-    if status in (401, 403):
-        cause = f"/v1/models answers {status}: {'the credential is not the right one' if wanted.credential_env else 'it wants a credential'}"
-        mend = "put the token in an environment variable and name it: --credential-env VAR"
+    if found.shut:
+        cause = f"{found.shut[0]} wants {'another credential' if wanted.credential_env else 'a credential'}"
+        mend = "put the right token in an environment variable and name it: --credential-env VAR"
         raise Problem(f"{wanted.address} lets nobody in", cause, mend, exit_code=Exit.REFUSED, code="upstream_auth")
+    if status >= 500:
+        cause = f"/v1/models answers {status}{_said(found)}"
+        raise Problem(f"{wanted.address} is not ready", cause, "wait until its model is loaded, then ask again", exit_code=Exit.UNREACHABLE, code=FAILED)
     if 300 <= status < 400:
         target = found.listing.headers.get("location", "elsewhere")
         mend = "name the address of the engine itself: the gateway follows no redirects"
@@ -133,6 +136,12 @@ def _check(wanted: Wanted, found: Probed) -> None:
         cause = f"/v1/models answers {status} and names none" if not found.listing.good else "/v1/models names none"
         mend = "load a model there, name one with --model, or correct host and port if this is no model server"
         raise Problem(f"{wanted.address} lists no model", cause, mend, exit_code=Exit.REFUSED, code="no_models")
+
+
+def _said(found: Probed) -> str:
+    error = found.listing.value.get("error") if isinstance(found.listing.value, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return f": {message[:200]}" if isinstance(message, str) else ""
 
 
 def _document(wanted: Wanted, found: Probed, text: str) -> dict[str, Any]:
@@ -150,6 +159,7 @@ def _document(wanted: Wanted, found: Probed, text: str) -> dict[str, Any]:
         "health_paths": {path: said.status or None for path, said in found.health.items()},
         "health_problem": health_line(wanted, found) or None,
         "tokenizer": found.tokenizer or None,
+        "counts_chat": found.counts_chat,
         "counts_messages": found.counts_messages,
         "counts": sorted(found.engine.counts),
         "salts_prompt_cache": bool(found.engine.salt_field),

@@ -65,7 +65,7 @@ def facts(wanted: Wanted, probed: Probed) -> Iterator[str]:
         yield f"health: {line}"
     else:
         yield f"health: {f'{probed.health_path} answers 200' if probed.health_path else 'no path that is known answers well; set health_path'}"
-    yield f"tokenizer: {probed.tokenizer or 'none found'}{'; /v1/messages/count_tokens counts Messages' if probed.counts_messages else ''}"
+    yield f"tokenizer: {_tokenizer(probed)}"
     counts = ", ".join(sorted(engine.counts))
     yield f'exact counts (counter = "engine"): {counts or "none; use a tiktoken counter, or bytes with overhead_tokens"}'
     yield f"prompt cache: {engine.cache_sharing}"
@@ -74,6 +74,16 @@ def facts(wanted: Wanted, probed: Probed) -> Iterator[str]:
         yield "slots: not told: how many calls may be sent at once is yours to say"
     if len(probed.identity.models) > MODELS_MAX and not wanted.models:
         yield f"models: the first {MODELS_MAX} of {len(probed.identity.models)}; name yours with --model"
+
+
+def _tokenizer(probed: Probed) -> str:
+    of_chat = probed.recognised.product.of_chat
+    parts = [probed.tokenizer or "none found"]
+    if of_chat:
+        parts.append(f"{of_chat} takes conversations" if probed.counts_chat else f"{of_chat} takes no conversation here: chat can't be counted by this engine")
+    if probed.counts_messages:
+        parts.append("/v1/messages/count_tokens counts Messages")
+    return "; ".join(parts)
 
 
 def _table(wanted: Wanted, probed: Probed) -> Iterator[str]:

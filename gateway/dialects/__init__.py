@@ -44,6 +44,7 @@ Rule: pure, and no format knows of another; what several share stands in modules
 * answer_errors.py: errors in an engine's answer, in all their forms
 * barred.py: what is refused unless the policy says otherwise, by the names that policies have for it
 * guard.py: refuses it
+* spelling.py: names that only their case sets apart from one that means something
 * stripping.py: takes it out of a body instead
 * body_fields.py: reading a body's fields by type
 * body_record.py: what stands on record of a body

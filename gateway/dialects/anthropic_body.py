@@ -13,6 +13,7 @@ from gateway.dialects.body_fields import invalid, list_of_objects, not_allowed, 
 from gateway.dialects.dialect import PromptSizes
 from gateway.dialects.guard import guard_part
 from gateway.dialects.json_text import compact, size
+from gateway.dialects.spelling import guard_spoken
 
 _TEXTS: Final = frozenset({"text", "thinking", "redacted_thinking"})
 _PICTURES: Final = frozenset({"image", "document"})
@@ -52,6 +53,7 @@ class MessagesBody:
     def _message(self, message: Mapping[str, Any]) -> None:
         if not isinstance(message.get("role"), str):
             raise invalid("messages.role", "a text")
+        guard_spoken(message)
         self._messages += 1
         self._content(message.get("content"), "messages.content")
 
@@ -67,6 +69,7 @@ class MessagesBody:
             self._block(block, name)
 
     def _block(self, block: Mapping[str, Any], name: str) -> None:
+        guard_spoken(block)
         kind = block.get("type", "text")
         if not isinstance(kind, str):
             raise invalid(f"{name}.type", "a text")
@@ -93,6 +96,7 @@ class MessagesBody:
         source = block.get("source")
         if not isinstance(source, dict):
             raise invalid(f"messages.content.{kind}.source", "an object")
+        guard_spoken(source)
         self.parts.extend(value for field in ("title", "context") if isinstance(value := block.get(field), str))
         match source.get("type"):
             case "text" if isinstance(source.get("data"), str):

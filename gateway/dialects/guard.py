@@ -13,6 +13,7 @@ from typing import Any, Final
 from gateway.dialects.barred import CLIENT_TOOLS, GUARDED, OWN, REMOTE, THING_OF, Allowed, asks, own_asks, tool_thing
 from gateway.dialects.body_fields import invalid, not_allowed
 from gateway.dialects.dialect import BodyError
+from gateway.dialects.spelling import FIELDS, guard_spelling
 
 _ADDRESS: Final = re.compile(r"\s*(?://|/|\.|(?!data:)[A-Za-z][A-Za-z0-9+.-]{1,31}:\S)", re.IGNORECASE)
 _WITHIN: Final = re.compile(r"\s*data:", re.IGNORECASE)
@@ -30,6 +31,7 @@ def guard_fields(body: Mapping[str, Any], allowed: Allowed) -> None:
     for name in GUARDED.keys() & body.keys():
         if THING_OF[name] not in allowed and asks(name, body[name]):
             raise not_allowed(name, THING_OF[name])
+    guard_spelling(body, FIELDS)
 
 
 def guard_own(body: Mapping[str, Any], dialect: str, allowed: Allowed) -> None:
@@ -44,13 +46,6 @@ def guard_inputs(body: Mapping[str, Any], *own: str) -> None:
     for name in _INPUTS:
         if name not in own and body.get(name):
             raise invalid(name, f"absent beside {own[0]}")
-
-
-def guard_spelling(body: Mapping[str, Any], names: frozenset[str]) -> None:
-    """Some servers read names in any case: to them `Max_Tokens` is a second cap. `names` are those that mean something, as they are written."""
-    for name in body:
-        if name not in names and (folded := name.casefold()) in names:
-            raise invalid(name, f"spelled {folded}")
 
 
 def guard_tools(tools: Iterable[Mapping[str, Any]], allowed: Allowed) -> tuple[str, ...]:

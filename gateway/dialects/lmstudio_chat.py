@@ -23,6 +23,7 @@ from gateway.dialects.marked_reader import MarkedReader
 from gateway.dialects.native_replies import error_of, reply
 from gateway.dialects.output_caps import CAPS, OURS, lower
 from gateway.dialects.received import write
+from gateway.dialects.spelling import guard_spoken
 from gateway.dialects.usage_report import NotBelieved, Report, inner, number, within
 from gateway.metering.reader import Mark
 
@@ -49,6 +50,7 @@ class LmStudioChat:
             if isinstance(item, str):
                 parts.append(item)
                 continue
+            guard_spoken(item)
             kind = item.get("type", "message")
             guard_part(item, "image" if kind == "image" else "content", allowed)
             pictures += kind == "image"

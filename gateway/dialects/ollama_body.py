@@ -10,6 +10,7 @@ from gateway.dialects.body_fields import invalid, list_of_objects, not_allowed, 
 from gateway.dialects.guard import guard_fields, guard_inputs, guard_own, guard_part, guard_tools
 from gateway.dialects.json_text import compact
 from gateway.dialects.output_caps import CAPS
+from gateway.dialects.spelling import guard_spoken
 
 
 def guard(body: Mapping[str, Any], allowed: Allowed, own: str) -> None:
@@ -64,6 +65,7 @@ def read_chat(body: Mapping[str, Any], allowed: Allowed) -> tuple[list[str], int
     for message in messages:
         if not isinstance(message.get("role"), str):
             raise invalid("messages.role", "a text")
+        guard_spoken(message)
         if not isinstance(message.get("content", ""), str | None):
             raise invalid("messages.content", "a text")
         parts.extend(value for value in message.values() if isinstance(value, str))

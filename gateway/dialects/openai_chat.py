@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.accounting.usage import Reading, Usage
-from gateway.dialects.barred import GUARDED, NOTHING, Allowed
+from gateway.dialects.barred import NOTHING, Allowed
 from gateway.dialects.body_fields import flag, invalid, list_of_objects, object_of, smallest_cap, text_of, whole_number
 from gateway.dialects.dialect import CallRequest, ForwardFacts, Reply, Wording
-from gateway.dialects.guard import guard_fields, guard_inputs, guard_spelling, guard_tools
+from gateway.dialects.guard import guard_fields, guard_inputs, guard_tools
 from gateway.dialects.json_text import compact
 from gateway.dialects.known import Known
 from gateway.dialects.openai_chunks import ChunkReader
@@ -22,7 +22,6 @@ from gateway.dialects.openai_settings import SETTINGS, choices_of, forwarded
 from gateway.dialects.output_caps import CAPS, MINIMA
 
 _RENDERED_FIELDS: Final = ("response_format", "json_schema", "grammar", "documents", "chat_template_kwargs", "structured_outputs", "guided_json", "prefill")
-_SPELLED: Final = SETTINGS | GUARDED.keys() | {"messages", "tools", "functions", "metadata", "user", *_RENDERED_FIELDS}
 
 
 class OpenAIChat:
@@ -35,7 +34,6 @@ class OpenAIChat:
     def read_request(self, body: Mapping[str, Any], allowed: Allowed = NOTHING, known: Known | None = None) -> CallRequest:
         model = text_of(body, "model")
         guard_fields(body, allowed)
-        guard_spelling(body, _SPELLED)
         guard_inputs(body, "messages")
         messages = list_of_objects(body, "messages") if known is None else body["messages"]
         if not messages:

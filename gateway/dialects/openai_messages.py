@@ -12,6 +12,7 @@ from gateway.dialects.body_fields import invalid, not_allowed
 from gateway.dialects.guard import guard_part
 from gateway.dialects.json_text import compact, sizes
 from gateway.dialects.known import MessagesRead
+from gateway.dialects.spelling import guard_spoken
 
 _KNOWN_PARTS: Final = frozenset(
     {"image_url", "input_image", "input_audio", "audio_url", "video_url", "input_video", "image", "audio", "video", "file", "input_file"}
@@ -74,6 +75,7 @@ def _read_message(message: Mapping[str, Any], texts: list[str], allowed: Allowed
     """Returns the number of pictures."""
     if not isinstance(message.get("role"), str):
         raise invalid("messages.role", "a text")
+    guard_spoken(message)
     pictures = 0
     for name, value in message.items():
         if isinstance(value, str):
@@ -96,6 +98,7 @@ def _read_part(part: object, texts: list[str], allowed: Allowed) -> int:
         return 0
     if not isinstance(part, dict):
         raise invalid("messages.content", "a text or a list of parts")
+    guard_spoken(part)
     kind = part.get("type", "text")
     if not isinstance(kind, str):
         raise invalid("messages.content.type", "a text")

@@ -10,6 +10,7 @@ from gateway.dialects.barred import Allowed, hosted_kind, tool_thing
 from gateway.dialects.body_fields import invalid, not_allowed
 from gateway.dialects.guard import guard_part
 from gateway.dialects.json_text import compact, size
+from gateway.dialects.spelling import guard_spoken
 
 _CALL_END: Final = "_call"
 _OUTPUT_END: Final = "_call_output"
@@ -51,6 +52,7 @@ def read_input(value: object, allowed: Allowed, gathered: Gathered) -> None:
 
 
 def _read_item(item: Mapping[str, Any], allowed: Allowed, gathered: Gathered) -> None:
+    guard_spoken(item)
     kind = item.get("type", "message")
     if not isinstance(kind, str):
         raise invalid("input.type", "a text")
@@ -84,6 +86,7 @@ def _read_part(part: object, allowed: Allowed, gathered: Gathered) -> None:
         return
     if not isinstance(part, dict):
         raise invalid("input.content", "a text or a list of parts")
+    guard_spoken(part)
     kind = part.get("type", "input_text")
     if not isinstance(kind, str):
         raise invalid("input.content.type", "a text")

@@ -46,6 +46,8 @@ class Engine:
     """`slots`: a list of slots, as JSON; `gauges`: Prometheus text."""
     work_gauges: tuple[str, ...] = ()
     """The gauges that together count the requests in hand."""
+    work_lags: bool = False
+    """They may still tell of work that has ended: then no work confirms, and more says nothing."""
     counts: frozenset[str] = frozenset()
     """Dialects whose prompts its own tokenizer counts as it will report them."""
     reports_first: frozenset[str] = frozenset()

@@ -2,7 +2,7 @@
 
 Its health path can generate a token when idle, so the list of models stands for it. It takes our call id as `rid`. A refusal can come as the first event
 of a 200. After an abort in its queue it goes on for a while (the abort runs 2 s later): an answer in one piece is read to its end. Its
-metrics are there only with `--enable-metrics`."""
+metrics are there only with `--enable-metrics`, and many releases show the last batch's number for up to 30 s after it ended."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ SGLANG: Final = Engine(
     work_path="/metrics",
     work_form="gauges",
     work_gauges=("sglang:num_running_reqs", "sglang:num_queue_reqs"),
+    work_lags=True,
     utilities={"tokenize": "/tokenize", "detokenize": "/detokenize", "anthropic.count_tokens": "/v1/messages/count_tokens"},
     salt_field="extra_key",
     salted=frozenset({"openai.chat", "openai.completions", "sglang.generate"}),

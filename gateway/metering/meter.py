@@ -6,7 +6,7 @@ best source. Only an answer that can't be passed on at all (an event too large, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gateway.accounting.usage import UNKNOWN_USAGE, ErrorClass, MeterSource, Reading
@@ -36,7 +36,20 @@ class Meter:
         """What `data` completes, to be given to `see` one by one, in order: until then the reading knows nothing of it. Raises BadAnswer."""
         if self._decoder is None:
             return self._framer.feed(data)
-        return [frame for piece in self._decoder.decode(data) for frame in self._framer.feed(piece)]
+        return [frame for frames in self.in_steps(data) for frame in frames]
+
+    @property
+    def grows(self) -> bool:
+        """The answer is compressed: what comes is less than what it becomes."""
+        return self._decoder is not None
+
+    def in_steps(self, data: bytes) -> Iterator[list[Frame]]:
+        """`frames`, a step at a time where it grows: what a small piece becomes is dealt with before more is made of it. Raises BadAnswer."""
+        if self._decoder is None:
+            yield self._framer.feed(data)
+            return
+        for piece in self._decoder.decode(data):
+            yield self._framer.feed(piece)
 
     def last_frames(self) -> list[Frame]:
         """The body has ended, well or not."""

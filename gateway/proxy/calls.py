@@ -23,7 +23,7 @@ from gateway.policy.declared import PROMPT_TOKENS
 from gateway.proxy.agent_headers import check_headers
 from gateway.proxy.body import BodyBounds, read_body, receive
 from gateway.proxy.identify import presented_key, session_headers
-from gateway.proxy.may_call import check_in_time, check_open
+from gateway.proxy.may_call import check_in_time, check_left, check_open
 from gateway.proxy.routing import plain_path
 from gateway.proxy.salt import cache_salt
 from gateway.runs.keys import Identity
@@ -149,6 +149,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     identity = route.identity
     check_open(services, identity)
     check_in_time(services, identity)
+    check_left(services, identity)
     policy = identity.campaign.policy
     check_headers(request.headers, policy.guard.stripped)
     bounds = services.settings.bounds

@@ -64,6 +64,16 @@ class CeilingWatch:
         delivered_bytes = self._meter.delivered_bytes()
         return delivered_bytes > self._next_bytes and delivered_bytes > self._events * self._single_bytes
 
+    def near(self, more_bytes: int, more_events: int) -> bool:
+        """`suspects` may come to be true within so much more, envelopes included."""
+        running = self._meter.running_output()
+        if running is not None:
+            return running + more_bytes > self._ceiling
+        if self._events + more_events > self._next_events:
+            return True
+        delivered_bytes = self._meter.delivered_bytes() + more_bytes
+        return delivered_bytes > self._next_bytes and delivered_bytes > self._events * self._single_bytes
+
     async def check(self) -> None:
         """Raises CapIgnored."""
         if not self.suspects():

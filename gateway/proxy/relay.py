@@ -54,17 +54,33 @@ class Relay:
             async with asyncio.timeout(None) as limit:
                 async for chunk in answer.chunks(self._at_once):
                     left, self._left = self._left, None
-                    await self._pass(self._sorted(self._meter.frames(chunk)) if left is None else left)
-                    while self._unseen:
-                        await self._pass(self._sorted(self._unseen))
+                    if left is None:
+                        await self._in_steps(chunk)
+                    else:
+                        await self._pass(left)
+                        await self._pass_unseen()
                     if self.terminal and limit.when() is None and self._meter.streams:
                         limit.reschedule(asyncio.get_running_loop().time() + AFTER_TERMINAL_S)
         except TimeoutError:
             return  # the terminal event is here; the engine just does not end its body
         await self._pass(self._sorted(self._meter.last_frames()))
 
+    async def _in_steps(self, chunk: bytes) -> None:
+        """A small piece of a compressed answer can become a million events: others have their turn between them."""
+        for frames in self._meter.in_steps(chunk):
+            await self._pass(self._sorted(frames))
+            await self._pass_unseen()
+            if self._meter.grows:
+                await asyncio.sleep(0)
+
+    async def _pass_unseen(self) -> None:
+        while self._unseen:
+            await self._pass(self._sorted(self._unseen))
+
     def _at_once(self, chunk: bytes) -> bool:
         """Nearly every event of a stream: there is nothing to wait for, so no task is woken. All else is left to `carry`."""
+        if self._meter.grows:
+            return False
         passing = self._sorted(self._meter.frames(chunk))
         if passing and (self._before or not self._agent.write_at_once(passing)):
             self._left = passing
@@ -107,10 +123,16 @@ class Relay:
                 return frame.raw
             return self._sort(frame, mark, bytearray())
         passing = bytearray()
+        careful = streams and self._watch.near(sum([len(frame.raw) for frame in frames]), len(frames))
         for number, frame in enumerate(frames, 1):
             mark = see(frame)
-            self._sort(frame, mark, passing)
-            if mark & _CONTENT and streams and not self.terminal and number < len(frames) and self._watch.suspects():
+            if mark is _CONTENT and frame.kind is _EVENT and streams and not self.terminal:
+                self._content = True
+                self._watch.content()
+                passing += frame.raw
+            else:
+                self._sort(frame, mark, passing)
+            if careful and mark & _CONTENT and not self.terminal and self._watch.suspects():
                 self._unseen = frames[number:]
                 break
         return passing

@@ -38,7 +38,8 @@ def pair_answers(calls: Sequence[LedgerCall], records: Sequence[DispatchRecord],
         if len(free) * len(rows) > LOOKS_MAX:
             continue
         fitting = [call for call in free if any(fits(call, row, anchors, window_ms) for row in rows)]
-        if len(fitting) == len(rows) and all(_could_be(call, row, anchors, window_ms) for call, row in zip(fitting, rows, strict=True)):
+        kin = anchors.hold(session) or any(_akin(call, row) for call in fitting for row in rows)
+        if kin and len(fitting) == len(rows) and all(_could_be(call, row, anchors, window_ms) for call, row in zip(fitting, rows, strict=True)):
             pairs += [Pair(item=call, record=row, by=By.ORDER) for call, row in zip(fitting, rows, strict=True)]
             taken |= {id(call) for call in fitting}
     return pairs
@@ -50,6 +51,12 @@ def _near(calls: Sequence[LedgerCall], admitted: Sequence[int], rows: Sequence[D
     if not times or any(not moments(row) for row in rows):
         return calls
     return calls[bisect_left(admitted, min(times) - DAY_MS) : bisect_right(admitted, max(times) + window_ms + QUEUE_MS)]
+
+
+def _akin(call: LedgerCall, record: DispatchRecord) -> bool:
+    """Something speaks for it besides the time: else any two sessions of one hour would do."""
+    numbers = {call.usage.input_tokens, call.usage.output_tokens} & {record.usage.input_tokens, record.usage.output_tokens}
+    return bool(numbers - {None, 0}) or not call.session.isdisjoint(record.session_ids)
 
 
 def _gaps(records: Sequence[DispatchRecord], anchors: Anchors) -> dict[tuple[Session, int], list[DispatchRecord]]:
@@ -85,14 +92,21 @@ def pair_estimates(
         near = _near(calls, admitted, same, window_ms)
         if len(near) * len(same) > LOOKS_MAX:
             continue
-        fitting = [call for call in near if call.answered and any(fits(call, row, anchors, window_ms) for row in same)]
-        shown = [call for call in fitting if call.stream] or fitting
-        rows = [row for row in same if any(fits(call, row, anchors, window_ms) for call in shown)]
-        if len(rows) == len(shown) and all(fits(call, row, anchors, window_ms) for call, row in zip(shown, rows, strict=True)):
+        for within_ms in (min(TIGHT_MS, window_ms), window_ms):  # such a row has little but its time
+            shown, rows = _shown(near, same, anchors, within_ms)
+            if shown:
+                break
+        if len(rows) == len(shown) and all(fits(call, row, anchors, within_ms) for call, row in zip(shown, rows, strict=True)):
             pairs += [Pair(item=call, record=row, by=By.ORDER) for call, row in zip(shown, rows, strict=True)]
         elif shown:
             several.append((list(shown), rows))
     return pairs, several
+
+
+def _shown(calls: Sequence[LedgerCall], rows: Sequence[DispatchRecord], anchors: Anchors, within_ms: int) -> tuple[list[LedgerCall], list[DispatchRecord]]:
+    fitting = [call for call in calls if call.answered and any(fits(call, row, anchors, within_ms) for row in rows)]
+    shown = [call for call in fitting if call.stream] or fitting
+    return shown, [row for row in rows if any(fits(call, row, anchors, within_ms) for call in shown)]
 
 
 def pair_failures(tries: Sequence[LedgerItem], records: Sequence[DispatchRecord], window_ms: int = WINDOW_MS) -> list[Pair]:

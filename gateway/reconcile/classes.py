@@ -88,7 +88,9 @@ MEANINGS: Final[dict[Class, Meaning]] = {
     Class.ABORTED_PARTIAL: _known("record", "The agent gave up in the midst of an answer; its numbers are partial and are not compared."),
     Class.PLACEHOLDER: _known("record", "A row that the agent made itself for want of an answer."),
     Class.LATER: _known("record", "A call of this run that came after the entry as of which the ledger is looked at."),
-    Class.OTHER_SESSION: _known("record", "Of a session that has nothing to do with what is reconciled: all of another run, or of another time."),
+    Class.OTHER_SESSION: _known(
+        "record", "Of a session that has nothing to do with what is reconciled (all of another run, or of another time), or carried along from before it."
+    ),
     Class.OTHER_RUN: _open(
         "record",
         "A row of another run's call, in a record that otherwise belongs here.",

@@ -46,10 +46,12 @@ class Anchors:
     def __init__(self, pairs: Iterable[Pair]) -> None:
         self._places: dict[Session, list[tuple[int, int]]] = {}
         self.shapes: dict[Session, set[tuple[str, bool]]] = {}
+        self._runs: dict[Session, set[str]] = {}
         for pair in pairs:
             if isinstance(pair.item, LedgerCall):
                 self._places.setdefault(session_of(pair.record), []).append((pair.record.order, pair.item.number))
                 self.shapes.setdefault(session_of(pair.record), set()).add((pair.item.model, pair.item.tools))
+                self._runs.setdefault(session_of(pair.record), set()).add(pair.item.run_name)
         for places in self._places.values():
             places.sort()
 
@@ -64,9 +66,15 @@ class Anchors:
         high = places[gap][1] if gap < len(places) else 2**62
         return (low, high) if low < high else (0, 2**62)
 
+    def hold(self, session: Session) -> bool:
+        """Whether any of its rows stands fast."""
+        return session in self._places
+
     def in_order(self, call: LedgerCall, record: DispatchRecord) -> bool:
-        low, high = self.bounds(session_of(record), self.gap(record))
-        return low < call.number < high
+        """And in a run of the rows that stand fast, where some do."""
+        session = session_of(record)
+        low, high = self.bounds(session, self.gap(record))
+        return low < call.number < high and call.run_name in self._runs.get(session, (call.run_name,))
 
 
 def fits(call: LedgerCall, record: DispatchRecord, anchors: Anchors, window_ms: int = WINDOW_MS) -> bool:

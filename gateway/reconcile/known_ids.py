@@ -63,6 +63,10 @@ class KnownIds:
         known = [place for ident in record.session_ids if identifying(ident) for place in self.places.get(ident, ())]
         return [] if any(place.campaign == campaign and run in ("", place.run) for place in known) else known
 
+    def alike_elsewhere(self, record: DispatchRecord, campaign: str, run: str) -> list[Place]:
+        """Calls of other runs with its numbers, at its time."""
+        return [place for place in self.by_numbers.get(record.source, ()) if place.campaign != campaign or run not in ("", place.run)]
+
     def learn(self, kind: set[Form], ident: str) -> None:
         if len(kind) < FORMS_MAX and identifying(ident):
             kind.add(form_of(ident))

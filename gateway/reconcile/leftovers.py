@@ -143,20 +143,17 @@ def without_call(record: DispatchRecord, known: Context, ids: KnownIds) -> Match
     at_home = known.at_home(record)
     if record.kind is RecordKind.ABORTED and (at_home or not ids.of_engines_form(record)):
         return _row(record, Class.ABORTED_PARTIAL, "given up by the agent; the ledger has no such call, or none with its id")
-    if not _has_id(record) and (alike := _by_numbers(record, known.side, ids)):
+    if not _has_id(record) and (alike := ids.alike_elsewhere(record, known.side.campaign, known.side.run)):
         named = ", ".join(dict.fromkeys(place.run_name for place in alike))
         return _row(record, Class.OTHER_RUN if at_home else Class.OTHER_SESSION, f"by its numbers and time of run {named}")
     if not at_home and not _in_its_time(record, known.side):
         return _row(record, Class.OTHER_SESSION, "no row of it is in the ledger, and it is of another time")
+    if _before_all(record, known.side):
+        return _row(record, Class.OTHER_SESSION, "of before the run was opened: a conversation that was resumed carries its rows along")
     if ident := ids.of_engines_form(record):
         return _row(record, Class.FOREIGN, f"{ident} looks like the ids that engines gave here, and no call of the whole ledger has it")
     strange = "an id that is known nowhere, and not of a form that was seen here"
     return _row(record, Class.UNIDENTIFIED, strange if _has_id(record) else "no id, and no call fits")
-
-
-def _by_numbers(record: DispatchRecord, side: LedgerSide, ids: KnownIds) -> list[Place]:
-    """Calls of other runs that it could tell of."""
-    return [place for place in ids.by_numbers.get(record.source, ()) if place.campaign != side.campaign or side.run not in ("", place.run)]
 
 
 def _elsewhere(record: DispatchRecord, places: Sequence[Place], known: Context) -> Match:
@@ -180,15 +177,22 @@ def _error(record: DispatchRecord, known: Context, ids: KnownIds) -> Match:
     return _row(record, Class.LOCAL_ERROR_ROW, f"{status}no refusal or failed call of the ledger fits")
 
 
+def _before_all(record: DispatchRecord, side: LedgerSide) -> bool:
+    return max(moments(record), default=_first(side)) < _first(side)
+
+
+def _first(side: LedgerSide) -> int:
+    return min((facts.opened_ms for facts in side.runs.values()), default=0) - WINDOW_MS
+
+
 def _in_its_time(record: DispatchRecord, side: LedgerSide) -> bool:
     """A row without a time may be of any."""
     times = moments(record)
     if not times:
         return True
-    first = min((facts.opened_ms for facts in side.runs.values()), default=0) - WINDOW_MS
     ends = [facts.closing_ms for facts in side.runs.values()]
     last = None if None in ends else max((end for end in ends if end is not None), default=None)
-    return any(first <= moment and (last is None or moment <= last + WINDOW_MS) for moment in times)
+    return any(moment >= _first(side) and (last is None or moment <= last + WINDOW_MS) for moment in times)
 
 
 def _has_id(record: DispatchRecord) -> bool:

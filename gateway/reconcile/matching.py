@@ -85,7 +85,7 @@ class _Matching:
     def _by_order(self) -> None:
         rows = [record for record in self.left if record.kind is RecordKind.ANSWER and not self._elsewhere(record)]
         own = [record for record in rows if record.usage_is_own]
-        rest = [record for record in rows if not record.usage_is_own]
+        rest = [record for record in rows if not record.usage_is_own and not self.ids.alike_elsewhere(record, self.side.campaign, self.side.run)]
         spoken_for = {id(item) for each in self.undecided for item in each.items}
         if rest:
             self._take(pair_answers([call for call in self._free() if id(call) not in spoken_for], rest, Anchors(self.pairs), self.window_ms))

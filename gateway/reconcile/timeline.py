@@ -78,6 +78,7 @@ def _tick(first: int, last: int, at: int, height: int) -> str:
     x = MARGIN + (WIDTH - 2 * MARGIN) * at / TICKS
     anchor = "start" if at == 0 else "end" if at == TICKS else "middle"
     moment = _moment(first + (last - first) * at // TICKS)
+    moment = moment if at in (0, TICKS) else moment.partition(" ")[2]
     return (
         f'<line class="tick" x1="{x:.1f}" y1="{MARGIN}" x2="{x:.1f}" y2="{height - AXIS}"/>'
         f'<text class="tick" x="{x:.1f}" y="{height - MARGIN}" text-anchor="{anchor}">{moment}</text>'

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from gateway.dialects.anthropic_messages import count_body
 from gateway.tokenizers.asking import ask, input_tokens, whole_number
 from gateway.tokenizers.tokenizer import CannotCount, Post, PromptRejected
 
@@ -22,7 +23,6 @@ _RENDERED: Final = ("messages", "tools", "add_generation_prompt", "continue_fina
 """Fields of a chat body that `/tokenize` knows by the same name."""
 _OF_THE_TEMPLATE: Final = ("documents", "reasoning_effort")
 """Fields that a chat call hands to its template and `/tokenize` does not know: they go as what they become."""
-_NOT_COUNTED: Final = frozenset({"stream", "stream_options"})
 
 
 class TokenizeApi:
@@ -61,8 +61,7 @@ class TokenizeApi:
         return sum([len(await self._tokens(text, special=False)) for text in texts]) + ids + begins * (self._added or 0)
 
     async def count_messages(self, body: Mapping[str, object]) -> int:
-        sent = {name: part for name, part in body.items() if name not in self._strip_fields | _NOT_COUNTED} | {"model": self._model}
-        return input_tokens(MESSAGES_PATH, await ask(self._post, MESSAGES_PATH, sent))
+        return input_tokens(MESSAGES_PATH, await ask(self._post, MESSAGES_PATH, count_body(body, self._model, self._strip_fields)))
 
     async def count_responses(self, body: Mapping[str, object]) -> int:
         raise CannotCount("this engine can't count a Responses body")

@@ -23,6 +23,8 @@ class Found(StrEnum):
     """The engine works on more than all open calls can explain."""
     ONE_OF_SEVERAL = "cannot_be_told_apart"
     """Open calls may explain the work, or may not."""
+    MAY_LAG = "number_may_be_an_old_one"
+    """Work beyond all that open calls explain, by an engine whose number lags."""
     CANNOT_BE_ASKED = "engine_cannot_be_asked"
     """It has no way, or that way is switched off."""
     NO_ANSWER = "engine_did_not_answer"

@@ -146,7 +146,8 @@ class Cancelling:
             found = found_of(ceiling, sum(call.pieces for call in calls), fresh, opened)
             if found is Found.AT_WORK and not any(one.ceiling == ceiling for one in opened):
                 nobodys |= {one.number for one in fresh if one.ceiling == ceiling}
-            yield from ((call, found) for call in calls)
+            told = Found.MAY_LAG if found is Found.AT_WORK and upstream.engine.work_lags else found
+            yield from ((call, told) for call in calls)
         self._known[upstream.name] = frozenset(number for number in nobodys if number is not None)
 
     def _say(self, upstream: str, call: Left, found: Found) -> None:

@@ -46,6 +46,8 @@ class Product:
     streams: str = "asked"
     tokenizer: tuple[tuple[str, Mapping[str, object]], ...] = ()
     """Paths of its tokenizer, each with the smallest request that it takes."""
+    of_chat: str = ""
+    """The path that renders or counts a conversation, given its messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +146,17 @@ PRODUCTS: Final = (
         version=lambda said: _value(said, "/props", "build_info"),
         streams="unasked",
         tokenizer=(("/tokenize", {"content": _TEXT}),),
+        of_chat="/apply-template",
     ),
-    Product(name="SGLang", kind="sglang", mark=_sglang, tokenizer=_BY_TOKENIZE),
-    Product(name="vLLM", kind="vllm", mark=_owned("vllm"), version=lambda said: _value(said, "/version", "version"), tokenizer=_BY_TOKENIZE),
+    Product(name="SGLang", kind="sglang", mark=_sglang, tokenizer=_BY_TOKENIZE, of_chat="/tokenize"),
+    Product(
+        name="vLLM",
+        kind="vllm",
+        mark=_owned("vllm"),
+        version=lambda said: _value(said, "/version", "version"),
+        tokenizer=_BY_TOKENIZE,
+        of_chat="/tokenize",
+    ),
     Product(name="Ollama", kind="ollama", mark=_ollama, version=lambda said: _value(said, "/api/version", "version")),
     Product(name="TGI", kind="generic", mark=_tgi, version=lambda said: _value(said, "/info", "version"), tokenizer=(("/tokenize", {"inputs": _TEXT}),)),
     Product(name="LM Studio", kind="generic", mark=_lm_studio),

@@ -28,6 +28,7 @@ CALL_S: Final = 60
 """Of one call of one token, where calls are asked for."""
 ANSWER_BYTES: Final = 4 * 1024 * 1024
 AT_ONCE: Final = 3
+_TURN: Final = ({"role": "user", "content": "a"},)
 HEALTH_PATHS: Final = ("/health", "/v1/health", "/ping", "/api/version", "/v1/models")
 """Where servers say that they are well, best first. `/health_generate` makes one of them work and is never asked."""
 
@@ -42,6 +43,8 @@ class Probed:
     health: Mapping[str, Said]
     """Every health path that was asked, the one that was given first."""
     tokenizer: str = ""
+    counts_chat: bool = False
+    """Its tokenizer or template takes a conversation."""
     counts_messages: bool = False
     streams: str = ""
     """Whether a chat stream reports usage: `unasked`, `asked`, `never`, or empty."""
@@ -49,6 +52,8 @@ class Probed:
     """A call told so; else it is what is known of the server."""
     listing: Said
     """What the list of models answered."""
+    shut: tuple[str, ...] = ()
+    """Paths that want a credential, or another one: some servers show their models to everybody."""
 
     @property
     def engine(self) -> Engine:
@@ -83,6 +88,7 @@ class _Asking:
         self._upstream = upstream
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._said: dict[str, Said] = {}
+        self._shut: list[str] = []
 
     async def all(self, health_path: str, calls: bool) -> Probed:
         listing = await self._ask(MODELS_PATH)
@@ -101,10 +107,12 @@ class _Asking:
             context_tokens=identity.context_tokens or _number(self._good("/info"), "max_total_tokens"),
             health=health,
             tokenizer=tokenizer,
+            counts_chat=await self._counts_chat(recognised, model),
             counts_messages=await self._counts_messages(model),
             streams=streams or recognised.product.streams,
             tried=bool(streams),
             listing=listing,
+            shut=tuple(dict.fromkeys(self._shut)),
         )
 
     async def _health(self, recognised: Recognised, given: str) -> dict[str, Said]:
@@ -123,17 +131,21 @@ class _Asking:
                 return path
         return ""
 
+    async def _counts_chat(self, recognised: Recognised, model: str) -> bool:
+        path = recognised.product.of_chat
+        return bool(path) and (await self._ask(path, {"model": model, "messages": _TURN})).good
+
     async def _counts_messages(self, model: str) -> bool:
-        body = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "a"}]}
+        body = {"model": model, "max_tokens": 1, "messages": _TURN}
         said = await self._ask("/v1/messages/count_tokens", body)
         return said.good and _number(said.value, "input_tokens") is not None
 
     async def _streams(self, model: str) -> str:
-        """By a call of one token, and a second one that asks."""
-        body = {"model": model, "messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "stream": True}
+        """By a call of one token, and a second one that asks. A call that fails says nothing."""
+        body = {"model": model, "messages": _TURN, "max_tokens": 1, "stream": True}
         for word, more in (("unasked", {}), ("asked", {"stream_options": {"include_usage": True}})):
             status, text = await self._text("/v1/chat/completions", body | more)
-            if status != 200:
+            if status != 200 or b'{"error":' in text:
                 return ""
             if b'"completion_tokens":' in text or b'"predicted_n":' in text:
                 return word
@@ -146,6 +158,8 @@ class _Asking:
             said = await self._once(path, body)
             if said.failure is not None and said.failure.kind == "closed":  # a connection kept from the question before
                 said = await self._once(path, body)
+        if said.status == 401 or (said.status == 403 and path == MODELS_PATH):  # elsewhere 403 may speak of the path
+            self._shut.append(path)
         if body is None:
             self._said[path] = said
         return said
@@ -162,11 +176,16 @@ class _Asking:
             return Said(failure=EngineFailure("timeout", "first_byte", f"{path} took longer than {ANSWER_S} s"))
 
     async def _text(self, path: str, body: Mapping[str, object]) -> tuple[int, bytes]:
-        try:
-            async with asyncio.timeout(CALL_S), self._upstream.send(path, orjson.dumps(body)) as answer:
-                return answer.status, await answer.read(ANSWER_BYTES)
-        except (EngineFailure, TimeoutError):
-            return 0, b""
+        for _ in range(2):  # a connection kept from the question before may be dead
+            try:
+                async with asyncio.timeout(CALL_S), self._upstream.send(path, orjson.dumps(body)) as answer:
+                    return answer.status, await answer.read(ANSWER_BYTES)
+            except EngineFailure as failure:
+                if failure.kind != "closed":
+                    break
+            except TimeoutError:
+                break
+        return 0, b""
 
     def _good(self, path: str) -> object:
         said = self._said.get(path, Said())

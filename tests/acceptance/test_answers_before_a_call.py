@@ -1,4 +1,4 @@
-"""What is answered before there is a call: in the form of the API whose path was asked, in the same words whatever was asked; a refused call in its own form."""
+"""What is answered before there is a call: in the form of the API whose path was asked, in the same words whatever was asked; a refused call in its own."""
 
 from __future__ import annotations
 

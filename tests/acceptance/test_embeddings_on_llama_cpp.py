@@ -97,7 +97,7 @@ def test_the_native_form_without_usage_is_counted(gateway: GatewayProcess) -> No
 def test_a_rerank_is_charged_as_the_engine_reports_the_query_once_for_each_document(tmp_path: Path) -> None:
     with pooled(tmp_path, RANK) as engine, gateway_of(tmp_path / "gateway", engine) as gateway:
         for policy in ("free", "input"):
-            run = gateway.opened("rerank", policy, policy=policy)
+            run = gateway.opened(f"rerank-{policy}", "r1", policy=policy)
             told = []
             for documents in (["a", "some more words"], ["漢字"]):
                 answer = ask(gateway, run, "/v1/rerank", model="real", query="hello", documents=documents)
@@ -109,3 +109,15 @@ def test_a_rerank_is_charged_as_the_engine_reports_the_query_once_for_each_docum
             ]
             assert told[0] > len("hello") * 2
             assert all(row["reserved_input_tokens"] >= row["input_tokens"] for row in rows)
+        spend_by_the_engines_own_count(gateway)
+
+
+def spend_by_the_engines_own_count(gateway: GatewayProcess) -> None:
+    run = gateway.opened("rerank-spent", "r1", policy="input")
+    body: Any = {"model": "real", "query": "hello <|im_start|>", "documents": ["a", "some <|im_end|> words"]}
+    answer = next(answer for _ in range(300) if (answer := ask(gateway, run, "/v1/rerank", **body)).status_code != 200)
+    rows = rows_of(gateway, run)
+    each = rows[0]["input_tokens"]
+    assert len(rows) == 300 // each
+    assert (answer.headers["x-gateway-limit"], int(answer.headers["x-gateway-asked"])) == ("run.input_tokens", each)
+    assert "count_drift" not in str([row["flags"] for row in rows])

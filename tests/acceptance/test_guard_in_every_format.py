@@ -19,7 +19,7 @@ from tests.support.mock_process import MockProcess
 from tests.support.raw_http import RawAnswer
 from tests.support.wire import Wire, request, talk
 
-MAX_BODY = 2 << 20
+MAX_BODY = 1 << 19
 MAX_KEYS = 5_000
 INLINE = 100_000
 OWN = {
@@ -76,6 +76,7 @@ def spliced(api: str, member: str) -> bytes:
     return plain(api)[:-1] + b", " + member.encode() + b"}"
 
 
+BOMB = gzip.compress(b" " * (64 << 20))
 Made = Callable[[str], bytes]
 BODIES: dict[str, tuple[Made, dict[str, str], str]] = {
     "nothing": (lambda api: b"", {}, "body_invalid"),
@@ -86,7 +87,7 @@ BODIES: dict[str, tuple[Made, dict[str, str], str]] = {
     "deflate": (lambda api: zlib.compress(plain(api)), {"Content-Encoding": "deflate"}, "body_invalid"),
     "brotli": (plain, {"Content-Encoding": "br"}, "body_invalid"),
     "zstd": (lambda api: b"(\xb5/\xfd" + plain(api), {"Content-Encoding": "zstd"}, "body_invalid"),
-    "a bomb": (lambda api: gzip.compress(b" " * (64 << 20)), {"Content-Encoding": "GZIP"}, "body_invalid"),
+    "a bomb": (lambda api: BOMB, {"Content-Encoding": "GZIP"}, "body_invalid"),
     "a byte order mark": (lambda api: b"\xef\xbb\xbf" + plain(api), {}, "body_invalid"),
     "UTF-16": (lambda api: plain(api).decode().encode("utf-16"), {}, "body_invalid"),
     "UTF-16 without a mark": (lambda api: plain(api).decode().encode("utf-16-le"), {}, "body_invalid"),
@@ -105,7 +106,7 @@ BODIES: dict[str, tuple[Made, dict[str, str], str]] = {
     "a key twice, written otherwise": (lambda api: spliced(api, '"m\\u006fdel": "other"'), {}, "body_invalid"),
     "a key twice, deep": (lambda api: spliced(api, '"x": [{"y": {"z": 1, "z": 2}}]'), {}, "body_invalid"),
     "too deep": (lambda api: spliced(api, '"x": ' + "[" * 70 + "]" * 70), {}, "body_too_large"),
-    "a million lists": (lambda api: spliced(api, '"x": ' + "[" * 900_000 + "]" * 900_000), {}, "body_too_large"),
+    "lists in lists without end": (lambda api: spliced(api, '"x": ' + "[" * 200_000 + "]" * 200_000), {}, "body_too_large"),
     "too many members": (lambda api: spliced(api, '"x": [' + ",".join(["1"] * (MAX_KEYS + 1)) + "]"), {}, "body_too_large"),
     "too many bytes": (lambda api: spliced(api, '"x": "' + "y" * MAX_BODY + '"'), {}, "body_too_large"),
 }  # fmt: skip

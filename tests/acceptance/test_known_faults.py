@@ -79,6 +79,30 @@ def test_what_is_spent_stays_spent_however_often_it_is_tried(gateway: GatewayPro
     assert (len(mock.calls()), settled(gateway, run, "run.requests")) == (3, 3)
 
 
+def test_after_the_end_a_refusal_reads_no_body_and_is_bounded_on_record(gateway: GatewayProcess, mock: MockProcess) -> None:
+    run = gateway.opened("cap-after", "r1", policy="cap")
+    assert [chat_once(gateway.port, run.key, max_tokens=2).status for _ in range(3)] == [200] * 3
+    mock.clear()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {run.key}\r\nContent-Type: application/json\r\n"
+    with RawClient(gateway.port) as client:
+        client.send(f"{head}Content-Length: 1000000\r\n\r\n".encode())  # and not a byte of it
+        answer = client.answer(timeout_s=2)
+    assert (answer.status, answer.json()["error"]["code"], answer.headers["x-gateway-limit"]) == (404, "run_budget_reached", "run.requests")
+    for body in (b"no JSON at all", b"[" * 100_000):
+        with RawClient(gateway.port) as client:
+            client.send(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            answer = client.answer()
+        assert (answer.status, answer.headers["x-gateway-settled"], answer.headers["x-should-retry"]) == (404, "3", "false")
+    for _ in range(40):
+        assert chat_once(gateway.port, run.key, max_tokens=2).status == 404
+    assert mock.log() == [], "no engine was asked anything"
+    gateway.control.close_run(run)
+    assert gateway.control.get("/v1/campaigns/cap-after/runs/r1/receipt")["receipt"]["totals"]["refused"] == {"run_budget_reached": 43}
+    with LedgerReader(gateway.ledger) as reader:
+        kinds = Counter(str(row["kind"]) for row in reader.query("SELECT kind FROM journal WHERE json_extract(body, '$.campaign') = 'cap-after'"))
+    assert (kinds["refuse"], kinds["refusal_summary"]) == (20, 1), kinds
+
+
 def test_five_hundred_calls_are_settled_once_each_in_the_ledger_in_memory_and_in_the_metrics(gateway: GatewayProcess, mock: MockProcess) -> None:
     mock.script({"prompt_tokens": PROMPT, "output_tokens": 20 - PROMPT})
     run = gateway.opened("much", "r1", policy="much")

@@ -22,7 +22,8 @@ from tests.support.waiting import eventually
 
 NAMES = {
     "gateway_calls", "gateway_tokens", "gateway_charged_tokens", "gateway_unknown_usage", "gateway_refusals", "gateway_limit_refusals", "gateway_clamps",
-    "gateway_unauthorized", "gateway_undeclared", "gateway_meter_faults", "gateway_waiting_calls", "gateway_in_flight_calls", "gateway_slots_busy",
+    "gateway_unauthorized", "gateway_undeclared", "gateway_meter_faults",
+    "gateway_cancellations", "gateway_waiting_calls", "gateway_in_flight_calls", "gateway_slots_busy",
     "gateway_waited_seconds", "gateway_time_to_first_token_seconds", "gateway_overhead_seconds", "gateway_ledger_commit_seconds",
 }  # fmt: skip
 PREFILL_MS = 400

@@ -9,7 +9,8 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
-from gateway.accounting.usage import MeterSource, Reading, Usage
+from gateway.accounting.settling import ChargeRules, Ending, Held, How, OwnCount, settle_terms
+from gateway.accounting.usage import MeterSource, Outcome, Reading, Source, Usage
 from gateway.dialects import DIALECTS
 from gateway.dialects.dialect import CallRequest, Dialect
 from gateway.metering.decoding import BadEncoding
@@ -18,7 +19,11 @@ from gateway.metering.meter import Meter, meter_of
 from tests.fuzz.mutating import battered, changed
 from tests.support.cases import Case, cases
 
+CUTS: Final = (Outcome.CAP_CUT, Outcome.DEADLINE_CUT, Outcome.CLOSED_CUT, Outcome.SHUTDOWN_CUT)
+FAILURES: Final = ("closed", "died", "timeout", "unreachable")
 LONGEST: Final = 1 << 20
+LONGEST_CODED: Final = 1 << 15
+"""What is damaged on its way can become anything, up to sixteen times as much."""
 KINDS: Final = ("text/event-stream", "application/x-ndjson", "application/json", "text/html", "")
 ENGINES: Final = ("llama.cpp", "vllm", "sglang", "ollama", "generic")
 CODINGS: Final = ("", "", "", "", "", "", "gzip", "deflate")
@@ -96,6 +101,7 @@ def check(data: bytes) -> str:
         assert passed == passed_cut == plain, "bytes pass unchanged"
     assert cut == whole, "where it is cut tells nothing"
     _check_reading(whole)
+    _check_terms(whole, data)
     output, text = meter.running_output(), meter.delivered_text()
     assert output is None or output >= 0
     assert meter.delivered_bytes() >= 0
@@ -115,7 +121,8 @@ def _request(flags: int, raw: bytes) -> CallRequest:
 
 def _meter(dialect: Dialect, request: CallRequest, engine: str, status: int, kind: str, coding: str) -> Meter:
     reader = dialect.reader(request, engine)
-    return meter_of(reader, status=status, content_type=kind, content_encoding=coding, max_event_bytes=LONGEST, max_response_bytes=LONGEST)
+    longest = LONGEST_CODED if coding else LONGEST
+    return meter_of(reader, status=status, content_type=kind, content_encoding=coding, max_event_bytes=longest, max_response_bytes=longest)
 
 
 def _read(meter: Meter, pieces: list[bytes], status: int, headers: dict[str, str]) -> tuple[Reading, bytes]:
@@ -126,6 +133,21 @@ def _read(meter: Meter, pieces: list[bytes], status: int, headers: dict[str, str
     passed += meter.end()
     truncated = len(pieces[0]) % 3 == 0 if len(pieces) == 1 else sum(map(len, pieces)) % 3 == 0
     return meter.reading(status, truncated), b"".join(frame.raw for frame, _ in passed if frame.kind is not FrameKind.PIECE)
+
+
+def _check_terms(reading: Reading, data: bytes) -> None:
+    """It can be settled, however the call ended, and nothing is charged that is below nothing."""
+    how = tuple(How)[data[4] % len(How)]
+    cut = CUTS[data[3] % len(CUTS)] if how is How.CUT else None
+    ending = Ending(how=how, cut=cut, failure=FAILURES[data[2] % len(FAILURES)] if how is How.FAILED else "", drained=bool(data[5] % 2))
+    own = OwnCount(output_tokens=data[2], counted_by="o200k_base") if data[4] % 2 else None
+    held = Held(prompt_tokens=12, prompt_exact=bool(data[3] % 2), ceiling=40, context_tokens=100 if data[2] % 3 else None)
+    terms = settle_terms(reading, ending, stream=bool(data[2] % 2), held=held, rules=ChargeRules(), own=own)
+    assert isinstance(terms.outcome, Outcome) and isinstance(terms.source, Source)
+    charge = terms.charge
+    assert charge.requests == 1
+    for count in (charge.input_tokens, charge.output_tokens, charge.tool_calls):
+        assert type(count) is int and 0 <= count < 2**53, count
 
 
 def _check_reading(reading: Reading) -> None:

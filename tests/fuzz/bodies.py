@@ -43,6 +43,7 @@ POLICIES: Final = (
     (GuardRules(strip=("web_search",)), BodyRules(force={"temperature": 0.5, "options": {"seed": 1}}, default={"top_p": 0.9}, forbid=("logit_bias",))),
 )
 CEILING: Final = 7
+KNOWN: Final = frozenset({*CAPS, *GUARDED, "model", "messages", "options", "stream", "n", "input", "prompt", "tools"})
 _WRITTEN: Final = {"lmstudio.chat": ("store",)}
 """What a format always writes: nothing is kept."""
 FETCHED: Final = re.compile(r"\s*(?:https?|file|ftp)://", re.IGNORECASE)
@@ -168,6 +169,8 @@ def _check_sent(
     for place in (sent, inner):
         caps = {field for field in CAPS if field in place}
         assert caps <= {facts.cap_name}, f"an alias of the cap went on: {caps}"
+        twins = [field for field in place if field not in KNOWN and field.casefold() in KNOWN]
+        assert not twins, f"read in any case, these are others: {twins}"
         for field in GUARDED.keys() & place.keys():
             asks = place[field] is not None and not any(place[field] == fine and type(place[field]) is type(fine) for fine in GUARDED[field])
             assert not asks or field in facts.pin_fields or THING_OF[field] in guard.allowed or _is_asked_as_n(field, sent), f"{field} went on"

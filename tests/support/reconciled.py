@@ -13,6 +13,7 @@ from gateway.reconcile.ledger_side import LedgerSide, read_ledger
 from gateway.reconcile.match import Match
 from gateway.reconcile.matching import match
 from gateway.reconcile.record import DispatchRecord
+from gateway.reconcile.report_lines import lines
 from tests.support.dispatch_ledger import ledger_of, server_log
 from tests.support.dispatch_samples import SAMPLES, records
 
@@ -55,3 +56,20 @@ def said(matches: Sequence[Match], calls: dict[str, int]) -> list[str]:
         place = " ".join(str(calls[item.call_id]) for item in each.items) or "-"
         told.append(f"{place} {each.name}{f' {each.by}' if each.by else ''}")
     return told
+
+
+def example(name: str, folder: Path) -> str:
+    """As docs/reconciliation.md shows it: calls by their number, rows by their place."""
+    made = sample(name, folder)
+    heads = ("CLASS", "MATCHED BY", "CALL", "ROW", "LEDGER", "RECORD", "WHAT")
+    table = [heads]
+    for each, line in zip(matches := made.matched(), lines(matches), strict=True):
+        call = ", ".join(str(made.calls[item.call_id]) for item in each.items)
+        row = ", ".join(record.source.rpartition(":" if ".jsonl:" in record.source else "#")[2] for record in each.records)
+        table.append((line.name, line.by, call, row, _sum(line.ledger_input, line.ledger_output), _sum(line.record_input, line.record_output), line.what))
+    widths = [max(len(cells[place]) for cells in table) for place in range(len(heads))]
+    return "\n".join("  ".join(f"{cell or '-':<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in table)
+
+
+def _sum(prompt: int | None, output: int | None) -> str:
+    return "" if prompt is None else f"{prompt} + {output}"

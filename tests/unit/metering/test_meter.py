@@ -167,3 +167,14 @@ def test_a_small_body_that_grows_without_end_is_stopped_and_no_step_is_large() -
 
 def test_identity_needs_no_decoder() -> None:
     assert decoder_of("", 1) is decoder_of("Identity", 1) is None
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/x-ndjson"])
+def test_what_a_small_piece_becomes_is_given_in_steps(kind: str) -> None:
+    """A megabyte of empty lines, in a thousand bytes: nobody waits for all of them at once."""
+    blank = b"\n" * (1 << 20)
+    meter = meter_of(Echo(), status=200, content_type=kind, content_encoding="gzip", max_event_bytes=1 << 20, max_response_bytes=1 << 20)
+    assert meter.grows
+    steps = meter.in_steps(gzip.compress(blank))
+    sizes = [sum(len(frame.raw) for frame in step) for step in steps]
+    assert max(sizes) <= STEP_BYTES and sum(sizes) == len(blank)

@@ -128,6 +128,9 @@ def test_after_the_last_row_of_an_agent_that_was_killed_a_call_without_a_row_is_
         ({}, "unidentified"),
         ({"response_id": f"chatcmpl-{HEX}ffffffff", "source": "g:1", "session": "t", "at_ms": T - 86_400_000}, "other_session"),
         ({"response_id": f"chatcmpl-{HEX}ffffffff", "source": "g:1", "session": "t"}, "foreign"),
+        ({"response_id": f"chatcmpl-{HEX}ffffffff", "at_ms": T - 86_400_000}, "other_session"),
+        ({"response_id": f"chatcmpl-{HEX}ffffffff", "at_ms": T + 86_400_000}, "foreign"),
+        ({"response_id": f"chatcmpl-{HEX}ffffffff", "at_ms": None}, "foreign"),
         ({"response_id": f"chatcmpl-{HEX}eeeeeeee"}, "other_run"),
         ({"response_id": f"chatcmpl-{HEX}eeeeeeee", "source": "g:1", "session": "t"}, "other_session"),
         ({"kind": RecordKind.ERROR, "request_ids": ("call-0193d2c4a7e1aa02c47bd2290e5d",)}, "refused"),
@@ -186,3 +189,48 @@ def test_an_error_in_the_record_of_a_whole_answer_is_a_difference() -> None:
 def test_a_corrected_usage_is_what_a_row_is_held_against() -> None:
     corrected = call(5, source="corrected", status="adjusted")
     assert name_of(5, matched([FIRST, corrected, LAST], [*TOLD, row(corrected)])) == "equal"
+
+
+def test_a_session_that_has_nothing_but_the_hour_in_common_does_not_take_a_call_that_was_lost() -> None:
+    stranger = row(call(5), source="g:1", session="t", order=0, response_id="", usage=Usage(input_tokens=77, output_tokens=78))
+    matches = matched([FIRST, call(5), LAST], [*TOLD, stranger])
+    assert [each.name.value for each in matches] == ["equal", "record_lost", "equal", "unidentified"]
+    akin = replace(stranger, usage=Usage(input_tokens=500, output_tokens=78))
+    assert name_of(5, matched([FIRST, call(5), LAST], [*TOLD, akin])) == "differs"
+
+
+def test_a_row_between_two_of_its_run_tells_of_no_other_runs_call() -> None:
+    other = call(5, run="s")
+    facts = {f"c/{run}": RunFacts(campaign="c", run=run, opened_ms=T, closing_ms=T + 3_600_000) for run in ("r", "s")}
+    stray = row(other, response_id="", usage=Usage(input_tokens=77, output_tokens=78))
+    whole = LedgerSide(campaign="c", run="", runs=facts, calls=[FIRST, other, LAST])
+    matches = match(whole, [*TOLD, stray], lambda _wanted: KnownIds())
+    assert [each.name.value for each in matches] == ["equal", "record_lost", "equal", "unidentified"]
+
+
+def test_a_row_with_the_numbers_and_time_of_another_runs_call_is_that_runs() -> None:
+    ids = KnownIds()
+    stray = row(call(5), response_id="", usage=Usage(input_tokens=500, output_tokens=78))
+    ids.by_numbers[stray.source] = [Place(campaign="c", run="s")]
+    matches = matched([FIRST, call(5), LAST], [*TOLD, stray], ids=ids)
+    assert [each.name.value for each in matches] == ["equal", "record_lost", "equal", "other_run"]
+
+
+def test_a_row_with_an_engines_id_of_its_own_does_not_take_the_place_of_a_call_that_was_lost() -> None:
+    ids = KnownIds()
+    ids.learn(ids.answer_forms, f"chatcmpl-{HEX}00000001")
+    bypass = row(call(5), response_id=f"chatcmpl-{HEX}ffffffff", usage=Usage(input_tokens=77, output_tokens=78))
+    matches = matched([FIRST, call(5), LAST], [*TOLD, bypass], ids=ids)
+    assert [each.name.value for each in matches] == ["equal", "record_lost", "equal", "foreign"]
+
+
+def test_sessions_that_ran_side_by_side_with_the_same_numbers_are_told_apart_by_what_they_sent_along() -> None:
+    numbers = Usage(input_tokens=100, output_tokens=1)
+    one, two = (call(number, usage=numbers, admitted_ms=T + number, ended_ms=T + 5_000, session=frozenset({f"session-{number}"})) for number in (1, 2))
+    rows = [row(each, response_id="", session=name, session_ids=(name,), order=0) for each, name in ((one, "session-1"), (two, "session-2"))]
+    rows = [replace(rows[0], at_ms=T + 5_200), replace(rows[1], at_ms=T + 5_100)]  # written in the other order
+    more = [replace(each, call_id=f"{each.call_id[:-1]}f", number=each.number + 10) for each in (one, two)]
+    later = [replace(rows[place], source=f"f:{place + 11}", order=1, at_ms=T + 5_300) for place in (0, 1)]
+    for calls, told in (([one, two], rows), ([one, two, *more], [*rows, *later])):
+        found = [(sorted(each.items[0].session)[0], each.records[0].session) for each in matched(calls, told) if each.records]  # type: ignore[union-attr]
+        assert len(found) == len(told) and all(ours == theirs for ours, theirs in found)
