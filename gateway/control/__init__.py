@@ -2,7 +2,9 @@
 
 The rule: never on the agents' listener. Whoever can open the socket or has the token may do everything; nobody else anything. The metrics listener only tells.
 
-    api.py       the application: every route
+    api.py       the applications
+    operations.py every request in one table
+    openapi.py   the same as an OpenAPI document
     campaigns.py handlers of campaigns
     runs.py      handlers of runs and keys
     budgets.py   handlers of budgets, preflights, explanations and the policies that campaigns can open with

@@ -43,6 +43,7 @@ class Problem(Exception):
         self.shortfall = shortfall
         self.more = dict(more or {})
         """What a program may want to know beside."""
+        self.headers: dict[str, str] = {}
 
     def response(self) -> web.Response:
         error: dict[str, object] = {
@@ -55,7 +56,7 @@ class Problem(Exception):
         }
         if self.shortfall is not None:
             error["limit"] = limit_view(self.shortfall)
-        return web.json_response(body=orjson.dumps({"error": error}), status=self.status)
+        return web.json_response(body=orjson.dumps({"error": error}), status=self.status, headers=self.headers)
 
 
 def limit_view(shortfall: Shortfall) -> dict[str, object]:
@@ -126,4 +127,7 @@ def _problem_of_body(error: ValidationError) -> Problem:
 def _problem_of_http(request: web.Request, refused: web.HTTPException) -> Problem:
     cause = f"{request.method} {request.path} is answered with {refused.status} {refused.reason}."
     code = {404: "not_found", 405: "invalid"}.get(refused.status, "invalid")
-    return Problem(refused.status, code, "The control plane has no such request.", cause, "Client and gateway should be of the same version.")
+    problem = Problem(refused.status, code, "The control plane has no such request.", cause, "Client and gateway should be of the same version.")
+    if isinstance(refused, web.HTTPMethodNotAllowed):
+        problem.headers["Allow"] = ", ".join(sorted(refused.allowed_methods))
+    return problem

@@ -23,6 +23,10 @@ STRENGTH: Final = (RecordKind.ANSWER, RecordKind.ABORTED, RecordKind.ERROR, Reco
 """Of several rows of one call the first of these tells of it."""
 
 
+FITS_MAX: Final = 64
+"""An id that more calls have (servers that give every answer the same) points at none."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ById:
     pairs: list[Pair] = field(default_factory=list)
@@ -85,7 +89,7 @@ class _Index:
 
 
 def _clue(by: By, index: dict[str, list[LedgerItem]], ids: Iterable[str]) -> _Clue:
-    known = [ident for ident in ids if ident in index]
+    known = [ident for ident in ids if len(index.get(ident, ())) in range(1, FITS_MAX + 1)]
     items = {id(item): item for ident in known for item in index[ident]}
     return _Clue(by, tuple(items.values()), any(identifying(ident) for ident in known))
 

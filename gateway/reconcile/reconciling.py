@@ -71,8 +71,10 @@ def reconcile(
     )
 
 
-def document(done: Reconciliation) -> Document:
+def document(done: Reconciliation, *, within: str = "") -> Document:
+    """`within`: a folder that is left out of the records' names."""
     side = done.side
+    begin = f"{within}/" if within else ""
     counted = Counter(each.name for each in done.matches)
     return {
         "form": FORM,
@@ -93,8 +95,8 @@ def document(done: Reconciliation) -> Document:
         "runs": runs(done),
         "sessions": sessions(done),
         "witnesses": [_witness(each) for each in done.witnesses],
-        "matches": [shown(each) for each in done.matches],
-        "skipped": [{"source": each.source, "why": each.why} for each in done.rows.skipped],
+        "matches": [shown(each, begin) for each in done.matches],
+        "skipped": [{"source": each.source.removeprefix(begin), "why": each.why} for each in done.rows.skipped],
     }
 
 
@@ -149,7 +151,7 @@ def sessions(done: Reconciliation) -> list[Document]:
     ]
 
 
-def shown(each: Match) -> Document:
+def shown(each: Match, begin: str = "") -> Document:
     """One row of the report."""
     made: Document = {"class": each.name.value, "explained": each.explained}
     if each.by is not None:
@@ -158,7 +160,7 @@ def shown(each: Match) -> Document:
         made["run"] = each.items[0].run
         made["ledger"] = [_item(item) for item in each.items]
     if each.records:
-        made["records"] = [_record(record) for record in each.records]
+        made["records"] = [_record(record, begin) for record in each.records]
     if each.differences:
         made["differences"] = [{"field": one.field, "ledger": one.ledger, "record": one.record} for one in each.differences]
     if each.why:
@@ -188,10 +190,10 @@ def _call(call: LedgerCall) -> Document:
     )
 
 
-def _record(record: DispatchRecord) -> Document:
+def _record(record: DispatchRecord, begin: str) -> Document:
     told = _present(
         agent=record.agent,
-        source=record.source,
+        source=record.source.removeprefix(begin),
         kind="" if record.kind is RecordKind.ANSWER else record.kind.value,
         session=record.session,
         at_ms=record.at_ms,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -26,13 +26,14 @@ from tests.support.record import fits, reserved
 from tests.support.toml import Tables
 from tests.support.waiting import eventually
 
+T = TypeVar("T")
 WORDS = ["a", "b", "c", "d", "e"]
 """Reported as a token each; no tokenizer makes more of them."""
 ENDLESS = ["One ", "two ", "three ", "four ", "five "] * 8
 """Of which every tokenizer makes more than one."""
 GIVEN = 11
 """Tokens of the prompt, as every engine here reports."""
-LATE_S = 0.25
+LATE_S = 1.0
 WALL_S = 1
 CLAMPED = 7
 POLICIES: dict[str, Tables] = {
@@ -85,6 +86,18 @@ def late(tmp_path_factory: pytest.TempPathFactory, played: Engines) -> Iterator[
         yield running
 
 
+def all_at_once(world: World, end_of: Callable[[World, bool, Format], T], policy: str = "plain") -> dict[tuple[str, bool], T]:
+    """For what takes its time: every format in one piece, then in streams, side by side."""
+    found: dict[tuple[str, bool], T] = {}
+    for stream in (False, True):
+        formats = [one for one in FORMS if stream in one.streams]
+        for one in formats:
+            world.opened(one, policy)  # so that none has to open the campaign
+        with ThreadPoolExecutor(len(formats)) as pool:
+            found |= {(one.name, stream): end for one, end in zip(formats, pool.map(partial(end_of, world, stream), formats), strict=True)}
+    return found
+
+
 def test_every_format_that_there_is_stands_in_the_table() -> None:
     assert FORMATS.keys() == DIALECTS.keys()
     for one in FORMATS.values():
@@ -135,8 +148,15 @@ def test_an_answer_comes_out_by_the_byte_and_is_on_record_as_reported(all_format
             assert (row["source"], row["input_tokens"], row["charged_input_tokens"]) == ("reported", GIVEN, GIVEN)
 
 
-@over_all
-def test_the_end_of_an_answer_goes_out_only_after_its_settlement_is_durable(late: World, one: Format, stream: bool) -> None:
+@dataclass(frozen=True)
+class Held:
+    run: OpenedRun
+    early: RawAnswer
+    """As far as it had come while the gateway had not heard that the settlement is written."""
+    answer: RawAnswer
+
+
+def held_back(late: World, stream: bool, one: Format) -> Held:
     run = late.opened(one)
     before, end = one.said(stream, WORDS, GIVEN)
     late.play(one, stream, "".join([*before, *end]))
@@ -144,11 +164,23 @@ def test_the_end_of_an_answer_goes_out_only_after_its_settlement_is_durable(late
         if stream:
             client.read_until(before[-1].encode())
         else:
-            eventually(lambda: late.rows(run) and late.rows(run)[0]["status"] == "settled", "the ledger has it")
-        assert not client.so_far().complete
-        assert end[0].encode() not in client.so_far().body
-        assert late.settled(run)["outcome"] == "completed"
-        assert client.answer().body == "".join([*before, *end]).encode()
+            late.settled(run)
+        early = client.read_for(LATE_S / 4)
+        return Held(run, early, client.answer())
+
+
+@pytest.fixture(scope="module")
+def held(late: World) -> dict[tuple[str, bool], Held]:
+    return all_at_once(late, held_back)
+
+
+@over_all
+def test_the_end_of_an_answer_goes_out_only_after_its_settlement_is_durable(late: World, held: dict[tuple[str, bool], Held], one: Format, stream: bool) -> None:
+    found = held[one.name, stream]
+    before, end = one.said(stream, WORDS, GIVEN)
+    assert not found.early.complete and found.early.body == "".join(before).encode()
+    assert found.answer.body == "".join([*before, *end]).encode()
+    assert late.settled(found.run)["outcome"] == "completed"
 
 
 @over_generating
@@ -325,16 +357,7 @@ def at_its_deadline(all_formats: World, stream: bool, one: Format) -> Deadline:
 
 @pytest.fixture(scope="module")
 def deadlines(all_formats: World) -> dict[tuple[str, bool], Deadline]:
-    """All at once, first in one piece, then in streams: each takes as long as its run."""
-    found: dict[tuple[str, bool], Deadline] = {}
-    for stream in (False, True):
-        formats = [one for one in FORMATS.values() if stream in one.streams]
-        for one in formats:
-            all_formats.opened(one, "wall")
-        with ThreadPoolExecutor(len(formats)) as pool:
-            ends = pool.map(partial(at_its_deadline, all_formats, stream), formats)
-            found |= {(one.name, stream): end for one, end in zip(formats, ends, strict=True)}
-    return found
+    return all_at_once(all_formats, at_its_deadline, "wall")
 
 
 @over_all

@@ -53,13 +53,15 @@ def _part(folder: Path, pins: list[Path], fill: object) -> None:
 def _npm(folder: Path, pins: list[Path]) -> None:
     for pin in pins:
         shutil.copy(pin, folder)
-    _run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], folder)
+    # Not `npm ci`: it wants the packages of other machines' kinds in the lock too, which not every registry has.
+    _run(["npm", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], folder)
 
 
 def _venv(folder: Path, pins: list[Path]) -> None:
     assert FORBIDDEN not in pins[0].read_text(), f"{FORBIDDEN} is not to be installed"
-    _run([_python(), "-m", "venv", str(folder)], folder)
-    _run([str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r", str(pins[0])], folder)
+    _run([_python(), "-m", "venv", "--without-pip", str(folder)], folder)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "--disable-pip-version-check"]
+    _run([*pip, "install", "--quiet", "--no-deps", "-r", str(pins[0])], folder)
 
 
 def _python() -> str:
@@ -67,7 +69,7 @@ def _python() -> str:
     for name in ("/usr/bin/python3", "/usr/local/bin/python3", sys.executable):
         if (
             Path(name).exists()
-            and subprocess.run([name, "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 11))"], capture_output=True, check=False).returncode == 0
+            and subprocess.run([name, "-c", "import venv, sys; sys.exit(sys.version_info < (3, 11))"], capture_output=True, check=False).returncode == 0
         ):
             return name
     return sys.executable

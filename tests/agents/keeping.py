@@ -44,7 +44,7 @@ def keep(trial: Trial, folder: Path = FOLDER) -> Path:
 
 def _request(heard: Heard, *, bodies: bool) -> dict[str, Any]:
     """Up to its cut an agent sends what it sends when all goes well: of these the bodies are left out."""
-    headers = [[name, _made_up(value) if name.lower() in SECRET_HEADERS else shortened(value)] for name, value in heard.headers]
+    headers = [[name, _made_up(value) if name.lower() in SECRET_HEADERS else value] for name, value in heard.headers]
     kept: dict[str, Any] = {"at_ms": heard.at_ms, "method": heard.method, "target": heard.target, "headers": headers}
     if heard.body:
         kept |= {"body_bytes": len(heard.body), "body_sha256": hashlib.sha256(heard.body).hexdigest()}

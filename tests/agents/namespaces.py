@@ -74,7 +74,12 @@ class Namespaces:
             self._filter()
 
     def _filter(self) -> None:
-        rules = [f'iifname "wire" tcp dport {PORT} accept', 'iifname "wire" ct state established accept', 'iifname "wire" drop']
+        rules = [
+            f'iifname "wire" tcp dport {PORT} accept',
+            'iifname "wire" ct state established accept',
+            'iifname "wire" meta l4proto tcp reject with tcp reset',
+            'iifname "wire" drop',
+        ]
         table = "\n".join(["table inet agent {", "chain in {", "type filter hook input priority 0;", *rules, "}", "}"]) + "\n"
         subprocess.run(["ip", "netns", "exec", self.gateway, "nft", "-f", "-"], input=table, text=True, check=True)
 

@@ -360,7 +360,7 @@ async def test_a_route_that_is_not_there_is_answered_in_the_same_form(plane: Con
     assert (status, answer["error"]["code"]) == (404, "not_found")
     status, answer = await plane.ask(lambda _client: _post(plane.socket, "/v1/status", b"{}"))
     assert status == 405
-    status, answer = await plane.ask(lambda _client: _post(plane.socket, "/v1/campaigns", b" " * 300_000))
+    status, answer = await plane.ask(lambda _client: _post(plane.socket, "/v1/campaigns", b" " * 3_000_000))
     assert status == 413
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html.parser
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -175,3 +177,15 @@ def test_without_a_gateway_a_ledger_file_is_enough(alone: Gateway, house: House,
     done = alone("reconcile", "c1/r1", str(records), "--ledger", str(house.ledger_path))
     assert done.exit_code == 0, done.output
     assert "no_ledger" in alone("reconcile", "c1/r1", str(records), "--ledger", "nowhere.ledger", "--json").stdout
+
+
+def test_a_pack_holds_the_reconciliation_where_records_are_given_and_says_nothing_of_where_they_lay(gateway: Gateway, house: House, records: Path) -> None:
+    gateway("campaign", "close", "c1")
+    done = gateway("export", "c1", "--out", str(house.folder / "pack"), "--records", str(records), "--ledger", str(house.ledger_path))
+    assert done.exit_code == 0, done.output
+    told = json.loads((house.folder / "pack" / "reconciliation.json").read_text())
+    assert told["clean"] and told["classes"] == {"equal": {"count": 2, "explained": True}}
+    assert [each["records"][0]["source"] for each in told["matches"]] == ["driver.jsonl:1", "driver.jsonl:2"]
+    assert str(house.folder) not in (house.folder / "pack" / "reconciliation.json").read_text()
+    checked = subprocess.run([sys.executable, "-I", "-S", str(house.folder / "pack" / "check.py")], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr

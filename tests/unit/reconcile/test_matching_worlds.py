@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.accounting.usage import Usage
 from gateway.reconcile.by_usage import pair_by_usage
 from gateway.reconcile.fits import Anchors
 from gateway.reconcile.known_ids import KnownIds
@@ -99,3 +100,30 @@ def test_thousands_of_rows_with_the_same_numbers_are_paired_by_time_and_order_wi
     pairs, undecided = pair_by_usage(calls, rows, Anchors([]))
     assert len(pairs) == 3_999 and undecided == []
     assert all(pair.item.call_id == f"c{pair.record.order}" for pair in pairs)
+
+
+def test_a_server_that_gives_every_answer_the_same_id_is_matched_by_the_rest() -> None:
+    world = make(1, runs=1, sessions=1, calls=1)
+    call, row = world.side.calls[0], world.records[0]
+    world.side.calls = [
+        replace(
+            call,
+            call_id=f"c{n}",
+            number=n + 1,
+            admitted_ms=n * 40_000,
+            ended_ms=n * 40_000 + 20_000,
+            session=frozenset(),
+            response_id="chatcmpl-1",
+            tool_call_ids=("call_1",),
+            usage=Usage(input_tokens=n + 1, output_tokens=7),
+        )
+        for n in range(3_000)
+    ]
+    world.records = [
+        replace(
+            row, source=f"f:{c.number}", order=c.number, at_ms=c.until_ms, usage=c.usage, response_id="chatcmpl-1", tool_call_ids=("call_1",), session_ids=()
+        )
+        for c in world.side.calls
+    ]
+    matches = matched(world)
+    assert all(each.items[0].number == each.records[0].order and each.name.value == "equal" for each in matches) and len(matches) == 3_000
