@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import IntFlag, auto
 from typing import Protocol
 
@@ -22,8 +22,10 @@ class Mark(IntFlag):
     CONTENT = auto()
 
 
-SeeHead = Callable[[Mapping[str, str]], None]
-"""`see_head`: a method that a reader has where an answer's headers say something to it."""
+class HeadReader(Protocol):
+    """A reader to which an answer's headers say something."""
+
+    def see_head(self, headers: Mapping[str, str]) -> None: ...
 
 
 class EventReader(Protocol):

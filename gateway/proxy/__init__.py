@@ -20,7 +20,7 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * capturing.py: keeps bodies, where the policy says so
 * relay.py: the answer on its way, and what is held back
 * ceiling_watch.py: whether an engine obeys the ceiling that it was sent
-* agent_side.py: the agent's side of an answer
+* agent_side.py: the agent's side of an answer; raw_answer.py: its head and chunks as bytes
 * keepalive.py: comments on a stream whose engine is silent for long
 * utility.py: requests that do no model work
 * counted_late.py: a prompt of which an answer did not tell how long it was

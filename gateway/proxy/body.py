@@ -48,7 +48,7 @@ class BodyBounds:
 
 
 async def read_body(request: web.BaseRequest, bounds: BodyBounds) -> bytes:
-    """The raw body. Raises BodyRefused before more than `max_bytes` are held."""
+    """The raw body. Raises BodyRefused before more than `max_bytes` are held (or what one read of the socket brings)."""
     _check_framing(request)
     if (request.content_length or 0) > bounds.max_bytes:
         raise BodyRefused("body_too_large", _TOO_LARGE)
@@ -57,7 +57,10 @@ async def read_body(request: web.BaseRequest, bounds: BodyBounds) -> bytes:
         request.writer.output_size = 0  # the answer itself has not begun
     try:
         if request.content.is_eof():  # all of it is here: nothing to wait for
-            return await _pieces(request, bounds.max_bytes)
+            raw = request.content.read_nowait()
+            if len(raw) > bounds.max_bytes:
+                raise BodyRefused("body_too_large", _TOO_LARGE)
+            return raw
         async with asyncio.timeout(bounds.read_seconds):
             return await _pieces(request, bounds.max_bytes)
     except TimeoutError:

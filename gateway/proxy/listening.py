@@ -49,6 +49,11 @@ class Connection(web.RequestHandler):
         response.force_close()
         return response
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """aiohttp asks for it after every read, and would parse an empty piece each time: where nothing was paused there is nothing to resume."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def log_exception(self, *args: Any, **kw: Any) -> None:
         error = kw.get("exc_info")
         log.warning("a connection was given up", extra={"fields": {"error": type(error).__name__}})

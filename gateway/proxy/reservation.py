@@ -76,7 +76,7 @@ class Reservation(UnderWay):
             max_response_bytes=bounds.max_response_bytes,
         )
         self.meter.see_head(answer.headers)
-        relayed = {name: value for name, value in answer.headers.items() if name.lower() in RELAYED_HEADERS}
+        relayed = {shown: answer.headers[name] for name, shown in RELAYED_HEADERS.items() if name in answer.headers}
         agent.prepare(answer.status, {**relayed, **answer_headers(call, self.admission)})
         agent.told_late = left_headers(call, self.admission, self.services)
         counting, sizes = CountWhileItRuns(call, self.services), self.services.event_sizes
@@ -227,7 +227,7 @@ class Admitted:
         self._reservation = reservation = Reservation(call, services, admission, reserving.sent, handle)
         reservation.warning = warning_headers(call, reserving.warned)
         put_on_record(call, reserving.warned, services)
-        services.metrics.in_flight.inc()
+        services.metrics.in_flight_now += 1
         reach("reserved")
         return reservation
 

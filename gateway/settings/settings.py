@@ -22,6 +22,14 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict)
     """A gateway limit's name -> `file:line`."""
     lines: Mapping[Key, int] = field(default_factory=dict)
+    _serving: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        serving: dict[str, tuple[str, ...]] = {}
+        for name, upstream in self.table.upstreams.items():
+            for model in upstream.models:
+                serving[model] = (*serving.get(model, ()), name)
+        object.__setattr__(self, "_serving", serving)
 
     @property
     def policies(self) -> Path:
@@ -60,7 +68,7 @@ class Settings:
 
     def serving(self, model: str) -> tuple[str, ...]:
         """Names of the upstreams that serve a model, as the file orders them."""
-        return tuple(name for name, upstream in self.upstreams.items() if model in upstream.models)
+        return self._serving.get(model, ())
 
     def check_policy(self, loaded: LoadedPolicy) -> None:
         """Raises ConfigurationError where these upstreams and limits can't keep the policy."""

@@ -8,8 +8,8 @@ Rule: a call waits in one place and holds nothing there, it is sent once, byte f
 * places.py, slots.py, alarms.py, counting.py: accounts and room set aside, slots, the moments that change a wait, whose prompt is counted
 * engines.py: all engines of a gateway, their health, identity and counters
 * forward.py: `Upstream`: a call out, its answer back; helper requests; helper_answer.py: what comes back of these
-* answer.py: an answer while it comes in; offer.py: chunks taken where they arrive; watch.py: a time-out for each phase
-* pool.py: the connections to one engine
+* answer.py: an answer while it comes in, its pieces taken where they arrive; watch.py: a time-out for each phase
+* connection.py: one connection to an engine; pool.py: those that are open, and how one is opened
 * cancelling.py: whether an engine stopped working on a call that was left; at_work.py: what it says it works on
 * event_sizes.py: which engines send each token by itself, and how many bytes that is
 * health.py: whether an engine can be used

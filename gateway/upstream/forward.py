@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final
 
-import aiohttp
 import orjson
-from yarl import URL
 
 from gateway.engines.engine import Engine
 from gateway.errors import ConfigurationError, EngineFailure
 from gateway.upstream.answer import BODY_BYTES_MAX, Answer
+from gateway.upstream.connection import EngineConnection
 from gateway.upstream.helper_answer import parsed
-from gateway.upstream.pool import PROGRESS, Progress, WholeBody, open_session, tls_context
+from gateway.upstream.pool import Address, Pool, read_address
 from gateway.upstream.watch import Timeouts, Watch
 
-RELAYED_HEADERS: Final = frozenset({"content-type", "cache-control", "retry-after"})
+RELAYED_HEADERS: Final = {"content-type": "Content-Type", "cache-control": "Cache-Control", "retry-after": "Retry-After"}
 """All of an engine's headers that an agent may see (the length is ours to give, the encoding is undone)."""
 FORWARDED_HEADERS: Final = frozenset({"accept", "content-type"})
 """All of an agent's headers that an engine may see."""
@@ -38,8 +36,6 @@ HELPER_S: Final = 15.0
 HELPER_ANSWER_BYTES: Final = BODY_BYTES_MAX
 PARSED_INLINE_BYTES: Final = 128 * 1024
 """A larger helper answer is parsed off the event loop."""
-
-_NOTHING_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ClientConnectorDNSError, aiohttp.ClientSSLError, aiohttp.InvalidURL)
 
 
 class Upstream:
@@ -61,13 +57,11 @@ class Upstream:
         self.name = name
         self.engine = engine
         self.timeouts = timeouts or Timeouts()
-        self._base, self._tls = _base_of(name, address, ca_file)
-        self._urls: dict[str, URL] = {}
-        self._always = {"Accept-Encoding": "identity", **({"Authorization": f"Bearer {credential}"} if credential else {})}
+        self._address = _address_of(name, address, ca_file)
+        self._always = {"Host": self._address.shown, "Accept-Encoding": "identity", **({"Authorization": f"Bearer {credential}"} if credential else {})}
         self._helper_turns = asyncio.Semaphore(helper_calls)
         self._helper_s = helper_s
-        self._session: aiohttp.ClientSession | None = None
-        self._client_timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect_s, sock_read=None)
+        self._pool = Pool(self._address, engine.pool_idle_s)
 
     def send(
         self,
@@ -83,7 +77,7 @@ class Upstream:
         sent = {"Content-Type": "application/json", **(headers or {}), **self._always}
         if call_id:
             sent["X-Request-Id"] = call_id
-        return Sending(self, method, self._url(path), WholeBody(body, on_written) if body else None, sent)
+        return Sending(self._pool, self.timeouts, _head(method, self._address.path + path, sent, len(body)), body, on_written)
 
     async def post_json(self, path: str, value: object) -> tuple[int, object]:
         """A helper request: (status, JSON; None where the answer is none). Raises EngineFailure."""
@@ -102,18 +96,7 @@ class Upstream:
             raise self._too_long(path) from error
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-    def session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = open_session(pool_idle_s=self.engine.pool_idle_s, tls=self._tls)
-        return self._session
-
-    @property
-    def client_timeout(self) -> aiohttp.ClientTimeout:
-        return self._client_timeout
+        self._pool.close()
 
     def _too_long(self, path: str) -> EngineFailure:
         return EngineFailure("timeout", "helper", f"{path} took longer than {self._helper_s} s")
@@ -135,86 +118,66 @@ class Upstream:
             return answer.status, await asyncio.get_running_loop().run_in_executor(None, parsed, data)
         return answer.status, parsed(data)
 
-    def _url(self, path: str) -> URL:
-        url = self._urls.get(path)
-        if url is None:
-            url = self._urls[path] = URL(self._base + path, encoded=True)
-        return url
-
 
 class Sending:
     """One request and its answer. Whatever way the block is left, nothing of it stays open."""
 
-    __slots__ = ("_answer", "_body", "_headers", "_method", "_upstream", "_url")
+    __slots__ = ("_answer", "_body", "_head", "_on_written", "_pool", "_timeouts")
 
-    def __init__(self, upstream: Upstream, method: str, url: URL, body: WholeBody | None, headers: dict[str, str]) -> None:
-        self._upstream = upstream
-        self._method = method
-        self._url = url
+    def __init__(self, pool: Pool, timeouts: Timeouts, head: bytes, body: bytes, on_written: Callable[[], object] | None) -> None:
+        self._pool = pool
+        self._timeouts = timeouts
+        self._head = head
         self._body = body
-        self._headers = headers
+        self._on_written = on_written
         self._answer: Answer | None = None
 
     async def __aenter__(self) -> Answer:
         loop = asyncio.get_running_loop()
-        started = loop.time()
-        progress = Progress()
-        watch = Watch(loop, started, self._upstream.timeouts)
-        mark = PROGRESS.set(progress)
-        try:
-            async with asyncio.timeout_at(watch.head_due):
-                response = await self._request()
-        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise _failure(error, progress, watch.head_phase) from error
-        finally:
-            PROGRESS.reset(mark)
-        self._body = None  # it is out, and an answer may take an hour
-        connected_ms = round(((progress.connected_at or started) - started) * 1_000)
-        self._answer = Answer(response, watch, started, connected_ms)
-        return self._answer
+        watch = Watch(loop, loop.time(), self._timeouts)
+        connection, connected_ms = self._pool.take(), 0
+        if connection is None:
+            connection = await self._connected(watch)
+            connected_ms = round((loop.time() - watch.started) * 1_000)
+        answer, body = Answer(connection, watch, connected_ms), self._body
+        self._body = b""  # it goes out, and an answer may take an hour
+        await answer.asked(self._head, body, self._on_written)
+        self._answer = answer
+        return answer
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._answer is not None:
             self._answer.leave()
 
-    async def _request(self) -> aiohttp.ClientResponse:
-        return await self._upstream.session().request(
-            self._method,
-            self._url,
-            data=self._body,
-            headers=self._headers,
-            allow_redirects=False,
-            timeout=self._upstream.client_timeout,
-        )
+    async def _connected(self, watch: Watch) -> EngineConnection:
+        """Whatever fails here, nothing was sent."""
+        try:
+            async with asyncio.timeout_at(min(watch.started + self._timeouts.connect_s, watch.head_due)):
+                return await self._pool.connect()
+        except TimeoutError as error:
+            raise EngineFailure("timeout", "connect", "no connection to the engine in time") from error
+        except OSError as error:
+            raise EngineFailure("unreachable", "", f"no connection to the engine: {type(error).__name__}") from error
 
 
-def _failure(error: Exception, progress: Progress, phase: str) -> EngineFailure:
-    """Before the head of an answer."""
-    what = type(error).__name__
-    if isinstance(error, aiohttp.ConnectionTimeoutError) or (isinstance(error, TimeoutError) and progress.connected_at is None):
-        return EngineFailure("timeout", "connect", "no connection to the engine in time")
-    if isinstance(error, _NOTHING_SENT):
-        return EngineFailure("unreachable", "", f"no connection to the engine: {what}")
-    if isinstance(error, TimeoutError):
-        return EngineFailure("timeout", phase, f"the engine took too long ({phase})")
-    if progress.reused:
-        return EngineFailure("closed", "", f"a pooled connection was dead: {what}")
-    if progress.connected_at is None:
-        return EngineFailure("unreachable", "", f"no connection to the engine: {what}")
-    return EngineFailure("died", "", f"the engine gave no answer: {what}")
+def _head(method: str, target: str, headers: Mapping[str, str], length: int) -> bytes:
+    """Raises ValueError where something in it would end a line."""
+    if length:
+        headers = {**headers, "Content-Length": str(length)}
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    head = "\r\n".join(lines)
+    if head.count("\n") + head.count("\r") + head.count("\0") != 2 * (len(lines) - 1):
+        raise ValueError("a header holds the end of a line")
+    return head.encode("utf-8", "surrogateescape") + b"\r\n\r\n"
 
 
-def _base_of(name: str, address: str, ca_file: str | None) -> tuple[str, ssl.SSLContext | None]:
+def _address_of(name: str, address: str, ca_file: str | None) -> Address:
     try:
-        url = URL(address)
-        if url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment or url.user:
-            raise ValueError("it must be http:// or https://, a host, and at most a port and a path")
-        tls = tls_context(ca_file) if url.scheme == "https" else None
+        return read_address(address, ca_file)
     except ValueError as error:
         raise ConfigurationError(f"upstream {name!r}: address {address!r} can't be used: {error}") from error
-    except (OSError, ssl.SSLError) as error:
+    except OSError as error:  # which ssl.SSLError is too
         raise ConfigurationError(f"upstream {name!r}: ca_file {ca_file!r} can't be used: {error}") from error
-    return str(url).rstrip("/"), tls
 
 
 def _dumped(value: object) -> bytes:

@@ -1,104 +1,47 @@
-"""The connections to one engine: an aiohttp session that adds nothing, follows nothing, remembers nothing, and tells whether a connection was a used one.
+"""The connections to one engine: opened when one is needed, kept for the next request, the youngest first.
 
-A pooled connection is thrown away before the engine would (`pool_idle_s`): a POST on a dead one may have been read, so it can't be sent again.
+A kept connection is thrown away before the engine would (`idle_s`): a POST on a dead one may have been read, so it can't be sent again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import ipaddress
+import socket
 import ssl
-from collections.abc import Callable
-from contextvars import ContextVar
-from typing import Any, Final
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
 
-import aiohttp
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.payload import BytesPayload, Payload
-from aiohttp.tracing import Trace
+import aiohappyeyeballs
+from yarl import URL
 
-READ_BUFFER_BYTES: Final = 256 * 1024
-"""Twice that is held of an answer whose reader is slow; then the engine is no longer read."""
-HEADER_LINE_BYTES: Final = 16 * 1024
-HEADERS_MAX: Final = 128
+from gateway.upstream.connection import EngineConnection
+
+NEXT_ADDRESS_S: Final = 0.25
+"""Where a name has several addresses: how long one is tried before the next is tried beside it."""
 
 
-class Progress:
-    """How far one request came: the evidence that failures are told apart by."""
-
-    __slots__ = ("connected_at", "reused")
-
-    def __init__(self) -> None:
-        self.connected_at: float | None = None
-        self.reused = False
-
-
-class WholeBody(BytesPayload):
-    """A request body that lies in memory and is written once, as it is (aiohttp warns of bytes above a megabyte)."""
-
-    def __init__(self, body: bytes, on_written: Callable[[], object] | None = None) -> None:
-        Payload.__init__(self, body, content_type="application/json")
-        self._size = len(body)
-        self._on_written = on_written
-
-    async def write_with_length(self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None) -> None:
-        await writer.write(self._value)
-        if self._on_written is not None:
-            self._on_written()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    host: str
+    port: int
+    shown: str
+    """As in a Host header."""
+    path: str
+    """In front of every path, without a slash at its end."""
+    tls: ssl.SSLContext | None
 
 
-PROGRESS: Final[ContextVar[Progress | None]] = ContextVar("progress", default=None)
-"""Of the request that is being made in this task."""
-
-
-class EngineProtocol(ResponseHandler):
-    """aiohttp's side of one connection; whoever listens is told of what has come in before a task is woken for it."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self.on_arrival: Callable[[], None] | None = None
-        self.served = False
-        """A request was given it before."""
-
-    def data_received(self, data: bytes) -> None:
-        ResponseHandler.data_received(self, data)
-        if self.on_arrival is not None:
-            self.on_arrival()
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """aiohttp asks for it after every read, and would parse an empty piece each time: where nothing was paused there is nothing to resume."""
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        ResponseHandler.connection_lost(self, exc)
-        if self.on_arrival is not None:
-            self.on_arrival()
-
-
-def _engine_side(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
-    return EngineProtocol(loop)
-
-
-class Pool(aiohttp.TCPConnector):
-    """Notes on the request's progress when it has a connection, and whether that one served before (half the price of aiohttp's tracing)."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._factory = functools.partial(_engine_side, loop=self._loop)
-
-    async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> aiohttp.connector.Connection:
-        connection = await super().connect(req, traces, timeout)
-        protocol = connection.protocol
-        assert isinstance(protocol, EngineProtocol)
-        reused, protocol.served = protocol.served, True
-        if not reused and protocol.closed is not None:
-            protocol.closed.add_done_callback(_retrieved)
-        progress = PROGRESS.get()
-        if progress is not None:
-            progress.connected_at = asyncio.get_running_loop().time()
-            progress.reused = reused
-        return connection
+def read_address(address: str, ca_file: str | None) -> Address:
+    """Raises ValueError; OSError or ssl.SSLError where `ca_file` can't be read."""
+    url = URL(address)
+    if url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment or url.user:
+        raise ValueError("it must be http:// or https://, a host, and at most a port and a path")
+    host, port = url.raw_host, url.port
+    assert host is not None and port is not None
+    tls = tls_context(ca_file) if url.scheme == "https" else None
+    return Address(host=host, port=port, shown=url.host_port_subcomponent or host, path=url.raw_path.rstrip("/"), tls=tls)
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
@@ -108,51 +51,65 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
     return context
 
 
-def open_session(*, pool_idle_s: float, tls: ssl.SSLContext | None) -> aiohttp.ClientSession:
-    """To be called inside the running loop; the caller closes it."""
-    return aiohttp.ClientSession(
-        connector=Pool(
-            limit=0,
-            keepalive_timeout=pool_idle_s,
-            force_close=False,
-            ssl=tls if tls is not None else True,
-        ),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        raise_for_status=False,
-        trust_env=False,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None),
-        read_bufsize=READ_BUFFER_BYTES,
-        max_line_size=HEADER_LINE_BYTES,
-        max_field_size=HEADER_LINE_BYTES,
-        max_headers=HEADERS_MAX,
-        skip_auto_headers=("User-Agent", "Accept"),
-    )
+class Pool:
+    """Inside a running loop. `close()` at the end."""
+
+    def __init__(self, address: Address, idle_s: float) -> None:
+        self._address = address
+        self._idle_s = idle_s
+        self._idle: deque[tuple[float, EngineConnection]] = deque()
+        """With the loop time since which each is idle, the oldest first."""
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def take(self) -> EngineConnection | None:
+        """One that served before; None where there is none that is fit."""
+        while self._idle:
+            since, connection = self._idle.pop()
+            if connection.usable and asyncio.get_running_loop().time() - since < self._idle_s:
+                return connection
+            connection.leave()
+        return None
+
+    async def connect(self) -> EngineConnection:
+        """A new one. Raises OSError, which ssl.SSLError is too."""
+        address, loop = self._address, asyncio.get_running_loop()
+        sock = await aiohappyeyeballs.start_connection(await _resolved(address), happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1)
+        name = address.host if address.tls is not None else None
+        _, connection = await loop.create_connection(lambda: EngineConnection(self._free), sock=sock, ssl=address.tls, server_hostname=name)
+        return connection
+
+    def close(self) -> None:
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        while self._idle:
+            self._idle.pop()[1].leave()
+
+    def _free(self, connection: EngineConnection) -> None:
+        if self._closed:
+            connection.leave()
+            return
+        loop = asyncio.get_running_loop()
+        self._idle.append((loop.time(), connection))
+        if self._sweep is None:
+            self._sweep = loop.call_later(self._idle_s, self._swept)
+
+    def _swept(self) -> None:
+        """Those idle for too long, or dead, are let go; the timer rings for the next."""
+        self._sweep = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._idle and (now - self._idle[0][0] >= self._idle_s or not self._idle[0][1].usable):
+            self._idle.popleft()[1].leave()
+        if self._idle:
+            self._sweep = loop.call_at(self._idle[0][0] + self._idle_s, self._swept)
 
 
-def on_lost(response: aiohttp.ClientResponse, callback: Callable[[], None]) -> Callable[[], None]:
-    """Calls back when the answer's connection ends while it is listened to; what is returned ends the listening."""
-    connection = response.connection
-    lost = connection.protocol.closed if connection is not None and connection.protocol is not None else None
-    if lost is None:
-        return nothing
-
-    def heard(_future: asyncio.Future[None]) -> None:
-        callback()
-
-    lost.add_done_callback(heard)
-    return lambda: _remove(lost, heard)
-
-
-def nothing() -> None:
-    return
-
-
-def _remove(lost: asyncio.Future[None], heard: Callable[[asyncio.Future[None]], None]) -> None:
-    lost.remove_done_callback(heard)
-
-
-def _retrieved(future: asyncio.Future[None]) -> None:
-    """The reset of an idle connection is nobody's error, and must not be logged as one that nobody took."""
-    if not future.cancelled():
-        future.exception()
+async def _resolved(address: Address) -> list[tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[object, ...]]]:
+    try:
+        number = ipaddress.ip_address(address.host)
+    except ValueError:
+        return list(await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+    family = socket.AF_INET if number.version == 4 else socket.AF_INET6
+    return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address.host, address.port))]

@@ -1,7 +1,7 @@
 """The watch over the phases of an answer.
 
-One timer a call, not one a chunk: it looks when the nearest time-out could be due and sleeps on if the engine was heard of meanwhile. Time that the reader
-takes for itself (a slow agent) is not the engine's silence.
+One timer a call, not one a chunk: it looks when the nearest time-out could be due, whatever is heard meanwhile, and sleeps on where none is. Time that the
+reader takes for itself (a slow agent) is not the engine's silence.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Timeouts:
 class Watch:
     """Closes the answer when a phase takes too long, and remembers which."""
 
-    __slots__ = ("_close", "_handle", "_loop", "_started", "_timeouts", "expired", "first_byte_at", "waiting_since")
+    __slots__ = ("_close", "_handle", "_loop", "_timeouts", "expired", "first_byte_at", "started", "waiting_since")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, started: float, timeouts: Timeouts) -> None:
         self._loop = loop
-        self._started = started
+        self.started = started
         self._timeouts = timeouts
         self._handle: asyncio.TimerHandle | None = None
         self._close: Callable[[], None] | None = None
@@ -41,11 +41,11 @@ class Watch:
     @property
     def head_due(self) -> float:
         """Loop time at which the answer's head must be here."""
-        return self._due(self._started)[1]
+        return self._due(self.started)[1]
 
     @property
     def head_phase(self) -> str:
-        return self._due(self._started)[0]
+        return self._due(self.started)[0]
 
     def now(self) -> float:
         return self._loop.time()
@@ -57,9 +57,6 @@ class Watch:
     def heard(self) -> None:
         """The first byte: from now on silence between chunks is what is watched."""
         self.first_byte_at = self._loop.time()
-        if self._handle is not None:
-            self._handle.cancel()
-        self._look()
 
     def end(self) -> None:
         self._close = None
@@ -78,12 +75,12 @@ class Watch:
             self.end()
             close()
         else:
-            self._handle = self._loop.call_at(due, self._look)
+            self._handle = self._loop.call_at(min(due, now + self._timeouts.between_chunks_s), self._look)
 
     def _due(self, now: float) -> tuple[str, float]:
-        whole = self._started + self._timeouts.whole_s
+        whole = self.started + self._timeouts.whole_s
         if self.first_byte_at is None:
-            phase, due = "first_byte", self._started + self._timeouts.first_byte_s
+            phase, due = "first_byte", self.started + self._timeouts.first_byte_s
         else:
             phase, due = "between_chunks", (self.waiting_since or now) + self._timeouts.between_chunks_s
         return ("whole", whole) if whole <= due else (phase, due)

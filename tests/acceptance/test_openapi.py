@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import schemathesis
@@ -18,8 +17,6 @@ from tests.support.mock_process import MockProcess
 TOKEN = "t" * 40
 NAMES = {"campaign": "pilot", "run": "r1"}
 SCHEMA = schemathesis.openapi.from_dict(document())
-LASTS = {"close_seconds": 0, "drain_seconds": 0}
-"""A made-up number of seconds would be waited for."""
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +38,6 @@ def test_each_request_is_answered_as_the_document_says(case: schemathesis.Case, 
     for name in case.path_parameters or {}:
         if name in NAMES and len(str(case.path_parameters[name])) % 2:  # about half of them name what is there
             case.path_parameters[name] = NAMES[name]
-    if isinstance(case.body, dict):
-        body: dict[str, Any] = case.body
-        body.update({name: value for name, value in LASTS.items() if type(body.get(name)) is int})
     # What stands decides too: a lane that the policy does not have is well written and refused. And 1.0 is no whole number here, as it is for JSON Schema.
     case.call_and_validate(base_url=plane, headers={"Authorization": f"Bearer {TOKEN}"}, excluded_checks=[positive_data_acceptance])
 

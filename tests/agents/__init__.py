@@ -6,6 +6,7 @@
 * `scenarios`: what happens to it.
 * `recorder`: what went over the wire.
 * `trial`: one agent in one scenario.
+* `midst`: what was delivered of a call that was cut.
 * `keeping`, `shortening`: a trial as a fixture.
 * `table`: what docs/agents.md says.
 """

@@ -72,7 +72,7 @@ def _meta(trial: Trial) -> dict[str, Any]:
         "finished": trial.wrote,
         "record_ends": trial.ending.words,
         "outcomes": trial.outcomes,
-        "refused": len(trial.refused_calls),
+        "refused": trial.refused,
         "policy": trial.rules,
         "playbook": shortened(playbook(setup, trial.scenario)) if trial.scenario.limit == "wall" else playbook(setup, trial.scenario),
     }

@@ -1,4 +1,4 @@
-"""What happens to an agent: all goes well, its run's cap is reached, or a deadline cuts its call in text, reasoning or a tool call."""
+"""What happens to an agent: all goes well, its run's cap is reached, or a deadline cuts a call: amid text, reasoning or a tool call, or before any came."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ CAP = Scenario("cap", "requests")
 CUT_TEXT = Scenario("cut-text", "wall")
 CUT_REASONING = Scenario("cut-reasoning", "wall")
 CUT_TOOL_CALL = Scenario("cut-tool-call", "wall")
+CUT_WHOLE = Scenario("cut-whole", "wall")
+"""Of an answer that does not stream: nothing of it has come."""
 
 
 def scenarios(setup: Setup) -> list[Scenario]:
-    found = [OK, CAP, CUT_TEXT]
-    if setup.reasons:
+    found = [OK, CAP, CUT_TEXT if setup.streams else CUT_WHOLE]
+    if setup.reasons and setup.streams:
         found.append(CUT_REASONING)
-    if setup.tools:
+    if setup.tools and setup.streams:
         found.append(CUT_TOOL_CALL)
     return [one for one in found if not setup.scenarios or one.name in setup.scenarios]
 
@@ -58,6 +60,7 @@ def playbook(setup: Setup, scenario: Scenario) -> dict[str, Any]:
     cut: dict[str, Any] = {
         "ok": dict(setup.final),
         "cap": shell if setup.tools else dict(setup.final),
+        "cut-whole": {"output_tokens": LONG_TOKENS, "gap_ms": GAP_MS},
         "cut-text": {"output_tokens": LONG_TOKENS, "gap_ms": GAP_MS},
         "cut-reasoning": {"output_tokens": LONG_TOKENS, "reasoning_tokens": LONG_TOKENS - 100, "gap_ms": GAP_MS},
         "cut-tool-call": {"tool_calls": [{"name": setup.tool, "arguments": long}], "argument_pieces": 600, "gap_ms": GAP_MS},

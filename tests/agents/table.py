@@ -11,7 +11,7 @@ from tests.agents.setups import SETUPS, Setup
 from tests.agents.trial import Trial
 
 PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
-CUTS = ("cut-text", "cut-reasoning", "cut-tool-call")
+CUTS = {"cut-text": "text", "cut-reasoning": "reasoning", "cut-tool-call": "tool call", "cut-whole": "an answer in one piece"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Result:
             calls=len(trial.calls),
             finished=trial.wrote,
             exit=trial.ran.exit,
-            refused=len(trial.refused_calls),
+            refused=trial.refused,
             ends=trial.ending.words,
             normal=trial.ending.normal,
             outcome=trial.outcomes[-1] if trial.outcomes else "",
@@ -79,9 +79,8 @@ def overview(results: dict[tuple[str, str], Result]) -> list[str]:
 def cuts(results: dict[tuple[str, str], Result]) -> list[str]:
     lines = ["| agent, format | cut in | refused calls after it | exit | its own record ends | ledger |", "|---|---|---|---|---|---|"]
     for setup in SETUPS:
-        for scenario in CUTS:
+        for scenario, where in CUTS.items():
             if one := results.get((setup.name, scenario)):
-                where = scenario.removeprefix("cut-").replace("-", " ")
                 mark = " (reads as a normal end)" if one.normal else ""
                 lines.append(f"| {setup.title}, {setup.dialect} | {where} | {one.refused} | {one.exit} | {one.ends}{mark} | `{one.outcome}` |")
     return lines

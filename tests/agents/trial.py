@@ -16,6 +16,7 @@ from typing import Any
 
 from gateway.ledger.reading import LedgerReader
 from tests.agents import namespaces
+from tests.agents.midst import delivered
 from tests.agents.namespaces import Namespaces
 from tests.agents.recorder import Heard, Recorder
 from tests.agents.scenarios import Scenario, playbook, policy
@@ -46,6 +47,8 @@ class Trial:
     calls: list[dict[str, Any]]
     """The ledger's rows."""
     refusals: list[dict[str, Any]]
+    delivered: dict[str, int]
+    """Of its last call: bytes by kind."""
     ending: Ending
     ledger: Path
     receipt: dict[str, Any] = field(default_factory=dict)
@@ -56,9 +59,9 @@ class Trial:
         return path.exists() and path.read_text().strip() == "hi"
 
     @property
-    def refused_calls(self) -> list[Heard]:
-        """Model calls that were refused for good."""
-        return [one for one in self.heard if one.status >= 400 and one.target.partition("?")[0] in GENERATES]
+    def refused(self) -> int:
+        """Calls that were refused for good; one that was cut before anything came is none of them, though it is answered with their status."""
+        return sum(int(row["refused"]) for row in self.refusals if row["final"])
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -117,6 +120,7 @@ def once(setup: Setup, scenario: Scenario, folder: Path, programs: Path, rules: 
             calls = [one for one in engine.log() if one["method"] == "POST" and one["path"] in GENERATES]
         with LedgerReader(gateway.ledger) as ledger:
             rows, refusals = ledger.calls(run="r1"), ledger.refusals(run="r1")
+            sent = delivered(ledger, str(rows[-1]["call_id"])) if rows else {}
     return Trial(
         setup=setup,
         scenario=scenario,
@@ -128,6 +132,7 @@ def once(setup: Setup, scenario: Scenario, folder: Path, programs: Path, rules: 
         engine=calls,
         calls=rows,
         refusals=refusals,
+        delivered=sent,
         ending=setup.ending(ran),
         ledger=gateway.ledger,
         receipt=closed["receipt"],

@@ -47,6 +47,7 @@ SETUPS = (
         ),
         ending=ending,
         wall_s=3,
-        note="Its numbers are its own estimates; its commit messages are calls that its record leaves out.",
+        note="Its numbers are its own estimates; its commit messages are calls that its record leaves out. After a cap each further call is refused once: "
+        "two commits, each asked of its small and of its main model.",
     ),
 )  # fmt: skip
