@@ -29,7 +29,9 @@ def close(row: Row, entry: Row) -> None:
         was: Row = {name: row.pop(name) for name in ("source", "usage", "charge", "reason", "evidence") if name in row}
         row.setdefault("was", []).append({**was, "number": row["closing_number"]})
     row.update({name: entry[name] for name in CLOSED if name in entry})
-    row.update(status=ENDS[entry["kind"]], ended_ms=entry["at_ms"], closing_number=entry["number"])
+    row.update(status=ENDS[entry["kind"]], closing_number=entry["number"])
+    if entry["kind"] != "adjust":
+        row["ended_ms"] = entry["at_ms"]
     if "details" in entry:
         row["seen"] = entry["details"]
 
