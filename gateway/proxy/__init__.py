@@ -4,7 +4,7 @@ Rule: nothing goes to an engine before it is reserved, durably; no terminal even
 is refused in one place; what an engine does wrong is how a call ended, never an exception of the gateway.
 
 * exchange.py: the walk, and the one handler of the data listener
-* listening.py: the data listener
+* listening.py: the data listener; agent_connection.py: what one of its connections may hold and how long
 * identify.py: who calls: the key alone
 * routing.py: method and path, after one strict normalisation
 * body.py: the body, read and parsed once, under limits

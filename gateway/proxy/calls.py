@@ -32,10 +32,8 @@ from gateway.tokenizers.tokenizer import CannotCount, Counter
 from gateway.upstream.call import Refusal, Refused
 from gateway.upstream.forward import Upstream
 
-BODY_READ_S = 60.0
 UNREPORTED = "unreported_answers"
 """Among what a policy may allow."""
-"""Longest that a body may take to arrive."""
 MODELS = frozenset({"openai.models", "ollama.tags"})
 """Lists of what is declared: no calls."""
 BUDGET = "gateway.budget"
@@ -153,7 +151,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     policy = identity.campaign.policy
     check_headers(request.headers, policy.guard.stripped)
     bounds = services.settings.bounds
-    limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=BODY_READ_S)
+    limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=bounds.body_seconds)
     raw = await read_body(request, limits)
     check_open(services, identity)  # reading took its time
     dialect = DIALECTS[route.api]

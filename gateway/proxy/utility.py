@@ -20,7 +20,7 @@ from gateway.errors import EngineFailure
 from gateway.proxy.agent_headers import check_headers
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.body import BodyBounds, parse_body, read_body
-from gateway.proxy.calls import BODY_READ_S, Route, declared_models
+from gateway.proxy.calls import Route, declared_models
 from gateway.proxy.cleaning import clean
 from gateway.proxy.may_call import check_in_time, check_open
 from gateway.proxy.refusing import ENGINE_ERROR, UPSTREAM_AUTH, engine_wording
@@ -40,7 +40,7 @@ async def ask(request: web.BaseRequest, route: Route, services: Services, agent:
     _check_count(identity)
     guard, bounds = identity.campaign.policy.guard, services.settings.bounds
     check_headers(request.headers, guard.stripped)
-    limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=BODY_READ_S)
+    limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=bounds.body_seconds)
     body, _ = strip(parse_body(await read_body(request, limits), limits), utility.form, guard.stripped, guard.allowed)
     models = declared_models(services, identity)
     model = utility.read(body, Allowed(guard.allowed, bounds.max_inline_bytes)) or (models[0] if len(models) == 1 else "")
