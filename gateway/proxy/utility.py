@@ -24,6 +24,7 @@ from gateway.proxy.calls import Route, declared_models
 from gateway.proxy.cleaning import clean
 from gateway.proxy.may_call import check_in_time, check_open
 from gateway.proxy.refusing import ENGINE_ERROR, UPSTREAM_AUTH, engine_wording
+from gateway.proxy.serving import may_serve
 from gateway.runs.keys import Identity
 from gateway.services import Services
 from gateway.upstream.call import Refusal, Refused
@@ -64,9 +65,12 @@ def _check_count(identity: Identity) -> None:
 
 def _upstream_for(services: Services, identity: Identity, model: str, api: str) -> Upstream:
     serving = services.settings.serving(model) if model in identity.campaign.policy.models_of(identity.lane) else ()
-    for name in serving:
-        if api in (upstream := services.engines.upstreams[name]).engine.utilities:
+    found = [upstream for name in serving if api in (upstream := services.engines.upstreams[name]).engine.utilities]
+    for upstream in found:
+        if may_serve(services, identity.campaign.policy, upstream.name, model):
             return upstream
+    if found:
+        raise Refused(Refusal(code="engine_unavailable", final=False))
     raise BodyError("model_not_found", "This model is not served by this API." if serving else "There is no such model here.", "model")
 
 
