@@ -25,6 +25,8 @@ def run_receipt(tally: RunTally, opening: Content, *, policy_hash: str, head: Ma
     for name in ("label", "task", "limits_hash"):
         if name in opening:
             body[name] = opening[name]
+    made = cast(Content, opening.get("details", {}))
+    body |= {name: made[name] for name in ("repeat", "pins") if name in made}
     if tally.results:
         body["results"] = tally.results
     if replaces is not None:

@@ -12,7 +12,9 @@ from gateway.cli.words import Kind, printable
 RUN_FACTS: Final = (
     Column("receipt", "receipt"),
     Column("task", "task"),
+    Column("repeat", "repeat", Kind.OPTIONAL_NUMBER),
     Column("label", "label"),
+    Column("pins", "pins"),
     Column("declared", "declared"),
     Column("outcomes", "calls ended"),
     Column("last_outcome", "last call"),
@@ -20,6 +22,7 @@ RUN_FACTS: Final = (
     Column("stopped_by", "stopped by"),
     Column("policy_hash", "policy hash"),
     Column("hash", "receipt hash"),
+    Column("replaces", "replaces"),
 )
 CAMPAIGN_FACTS: Final = (
     Column("receipt", "receipt"),
@@ -31,6 +34,7 @@ CAMPAIGN_FACTS: Final = (
     Column("unplanned_runs", "unplanned runs", Kind.OPTIONAL_NUMBER),
     Column("unsettled", "unsettled"),
     Column("hash", "receipt hash"),
+    Column("replaces", "replaces"),
 )
 RUNS: Final = (Column("run", "RUN"), Column("receipt", "RECEIPT", Kind.NUMBER), Column("hash", "HASH"))
 TOTALS: Final = (
@@ -49,18 +53,34 @@ def receipt_views(name: str, receipt: Json) -> list[View]:
 
 
 def _run(name: str, receipt: Json) -> list[View]:
-    row = {**receipt, **receipt.get("seen", {}), "declared": receipt.get("results") or "nothing", "refused": receipt["totals"].get("refused")}
+    row = {
+        **receipt,
+        **receipt.get("seen", {}),
+        "pins": dict(receipt.get("pins", ())),
+        "replaces": _replaced(receipt),
+        "declared": receipt.get("results") or "nothing",
+        "refused": receipt["totals"].get("refused"),
+    }
     facts = Facts(title=f"Receipt of run {name}", row=row, columns=RUN_FACTS)
     return [facts, Line(), *totals_views(receipt["totals"]), *_conflicts(receipt.get("conflicts", []))]
 
 
 def _campaign(name: str, receipt: Json) -> list[View]:
     unsettled = {one["run"]: one["calls"] for one in receipt.get("unsettled", [])}
-    views: list[View] = [Facts(title=f"Receipt of campaign {name}", row={**receipt, "unsettled": unsettled}, columns=CAMPAIGN_FACTS), Line()]
+    views: list[View] = [
+        Facts(title=f"Receipt of campaign {name}", row={**receipt, "replaces": _replaced(receipt), "unsettled": unsettled}, columns=CAMPAIGN_FACTS),
+        Line(),
+    ]
     views.append(Table(columns=RUNS, rows=receipt["runs"], empty="No run has a receipt."))
     for label in receipt["labels"]:
         views += [Line(), Line(f"Label {printable(label['label']) or '-'}, runs: {label['runs']}"), *totals_views(label["totals"])]
     return views
+
+
+def _replaced(receipt: Json) -> str:
+    """Of a receipt that came after a correction or a late settlement: the one before it, so that the chain can be followed."""
+    before = receipt.get("replaces")
+    return f"receipt {before['receipt']}, {before['hash']}" if before else ""
 
 
 def totals_views(totals: Json) -> list[View]:

@@ -35,7 +35,7 @@ COLUMNS: Final = (
     Column("results", "DECLARED"),
     Column("opened_at_ms", "OPENED", Kind.TIME),
 )
-FACTS: Final = COLUMNS[2:]
+FACTS: Final = (*COLUMNS[2:], Column("repeat", "REPEAT", Kind.OPTIONAL_NUMBER), Column("pins", "PINS"))
 TIMES: Final = (
     Column("name", "DEADLINE"),
     Column("ceiling", "SECONDS", Kind.NUMBER),

@@ -59,6 +59,7 @@ def run_view(run: RunState, in_flight: InFlight, overdue: Sequence[Deadline] = (
     }
     named = {"label": run.label, "task": run.task, "idempotency_key": run.idempotency_key}
     view |= {name: text for name, text in named.items() if text}
+    view |= {name: value for name, value in (("repeat", run.made.repeat), ("pins", dict(run.made.pins))) if value}
     if overdue:
         view["overdue"] = [wall.limit_name for wall in overdue]
     if run.results is not None:

@@ -153,7 +153,7 @@ class LedgerReader:
         """The one that stands. Raises NotFound."""
         found = self.receipts(campaign=campaign, run=run)
         if not found:
-            raise NotFound(f"no receipt of {campaign}{'/' + run if run else ''}")
+            raise NotFound(f"no receipt of {campaign}{'/' + run if run else ''}: one is written when that is closed")
         return found[-1]
 
     def heads(self) -> list[Row]:

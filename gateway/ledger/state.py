@@ -54,6 +54,9 @@ class RunRecord:
     standing: RunStanding
     label: str = ""
     task: str = ""
+    repeat: int = 0
+    pins: tuple[tuple[str, str], ...] = ()
+    """Name and digest of what made it what it was."""
     idempotency_key: str = ""
     arguments_hash: str = ""
     limits_hash: str = ""
@@ -132,9 +135,13 @@ def _plan(book: CampaignBook) -> tuple[tuple[str, str, str, int], ...]:
 
 def _run(book: RunBook) -> RunRecord:
     said = {name: str(book.opening.get(name, "")) for name in ("label", "task", "idempotency_key", "arguments_hash", "limits_hash")}
+    made = book.opening.get("details")
+    details = made if isinstance(made, dict) else {}
     return RunRecord(
         campaign=book.campaign,
         run=book.run,
+        repeat=int(details.get("repeat", 0)),
+        pins=tuple((str(name), str(digest)) for name, digest in details.get("pins", ())),
         opened_at_ms=book.opened_at_ms,
         standing=RunStanding(book.status.value),
         results=book.results,

@@ -18,7 +18,7 @@ from gateway.policy.resolve import NO_ORIGINS, Origins
 from gateway.runs.deadlines import Times, times_of
 from gateway.runs.declined import Declined
 from gateway.runs.first_calls import FirstCalls
-from gateway.runs.plan import PlannedRun
+from gateway.runs.plan import UNPINNED, Made, PlannedRun
 from gateway.runs.telling import Telling
 from gateway.runs.utilities import Utilities
 
@@ -30,6 +30,7 @@ class RunState:
     opened_at_ms: int
     label: str = ""
     task: str = ""
+    made: Made = UNPINNED
     idempotency_key: str = ""
     arguments_hash: str = ""
     limits_hash: str = ""
@@ -184,6 +185,7 @@ def run_of(record: RunRecord) -> RunState:
         opened_at_ms=record.opened_at_ms,
         label=record.label,
         task=record.task,
+        made=Made(repeat=record.repeat, pins=dict(record.pins)),
         idempotency_key=record.idempotency_key,
         arguments_hash=record.arguments_hash,
         limits_hash=record.limits_hash,

@@ -128,6 +128,7 @@ class Opening:
             opened_at_ms=at_ms,
             label=label,
             task=task,
+            made=made,
             idempotency_key=idempotency_key,
             arguments_hash=arguments_hash,
             limits_hash=campaign.limits_hash,

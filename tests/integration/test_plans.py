@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli.receipt_views import receipt_views
+from gateway.cli.screen import Facts
 from gateway.client.control import ControlError
 from gateway.ledger.reading import LedgerReader
 from tests.integration.control_plane import POLICY, ControlPlane
@@ -55,6 +57,26 @@ async def test_a_plan_stands_over_a_restart_and_the_ledger_fits(plane: ControlPl
             "SELECT json_extract(body, '$.details.pins') AS pins, json_extract(body, '$.details.repeat') AS repeat FROM journal WHERE kind = 'open_run'"
         )
     assert opening == [{"pins": f'[["image","{PIN}"]]', "repeat": 1}]
+
+
+async def test_what_made_a_run_what_it_was_is_shown_and_stands_in_each_of_its_receipts(plane: ControlPlane) -> None:
+    await plane.ask(lambda client: client.open_campaign("c", "pilot"))
+    await plane.ask(lambda client: client.open_run("c", run="a", task="t", repeat=3, pins={"task.json": PIN}))
+    await plane.ask(lambda client: client.open_run("c", run="plain"))
+    for _ in range(2):
+        shown = {run: await plane.ask(lambda client, run=run: client.run("c", run)) for run in ("a", "plain")}
+        assert (shown["a"]["repeat"], shown["a"]["pins"]) == (3, {"task.json": PIN})
+        assert not {"repeat", "pins"} & shown["plain"].keys()
+        await plane.restart()
+    first = (await plane.ask(lambda client: client.close_run("c", "a", results={"outcomes": {"functional": "true"}})))["receipt"]
+    second = (await plane.ask(lambda client: client.close_run("c", "a", results={"outcomes": {"functional": "false"}}, reason="judged anew")))["receipt"]
+    for receipt in (first, second):
+        assert (receipt["repeat"], receipt["pins"]) == (3, [["task.json", PIN]])
+    assert second["replaces"] == {"receipt": 1, "hash": first["hash"]}
+    facts = next(view for view in receipt_views("c/a", second) if isinstance(view, Facts))
+    assert (facts.row["pins"], facts.row["replaces"]) == ({"task.json": PIN}, f"receipt 1, {first['hash']}")
+    with LedgerReader(plane.ledger_path) as reader:
+        assert reader.verify([first, second]).fits
 
 
 @pytest.mark.parametrize(
