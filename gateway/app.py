@@ -20,13 +20,15 @@ from gateway.errors import ConfigurationError
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
 from gateway.ledger.secret import kept_secret
+from gateway.levels import Levels, waiting_reason
 from gateway.logs import log, set_up
-from gateway.metrics import Metrics
+from gateway.metrics.metrics import Metrics
 from gateway.proxy.listening import DataListener
 from gateway.runs.deadline_watch import DeadlineWatch
 from gateway.runs.in_flight import InFlight
 from gateway.runs.runs import Runs
 from gateway.services import Services
+from gateway.settings.open_files import allow_files, files_needed
 from gateway.settings.settings import Settings
 from gateway.upstream.engines import Engines
 from gateway.upstream.gate import Gate, GateSettings
@@ -75,10 +77,10 @@ class Gateway:
             metrics=self.metrics,
             cache_secret=kept_secret(settings.ledger.path),
         )
+        self.levels = Levels(self.metrics, settings, self.ledger, self.gate, self.runs, self.engines, self._not_ready)
         self.data = DataListener(self.services, settings.data)
         self.control = Surfaces(settings.control, self._told(), environment)
         self.ledger.on_release(self.gate.wake)
-        self.ledger.on_commit(lambda seconds, _commands: self.metrics.commit.observe(seconds))
         self.engines.on_fingerprint = self._fingerprint_changed
 
     async def start(self) -> None:
@@ -87,6 +89,7 @@ class Gateway:
         for line in self.shelf.fill():
             log.warning("a policy can't be used", extra={"fields": {"reason": line}})
         self.runs.start()
+        await asyncio.to_thread(self._remember)
         self.deadlines.start()
         await self.control.start()
         await self.data.start()
@@ -151,7 +154,8 @@ class Gateway:
             gate_view=self._gate_view,
             upstream_view=self._upstream_view,
             not_ready=self._not_ready,
-            render_metrics=self._render_metrics,
+            render_metrics=self.levels.render,
+            reconciled=self.levels.findings.note,
             data_address=lambda: self.data.address,
             close_s=CLOSE_S,
         )
@@ -178,11 +182,9 @@ class Gateway:
     def _not_ready(self) -> list[str]:
         return [*(["the gateway is shutting down"] if self.services.stopping.begun else []), *self.engines.not_ready()]
 
-    def _render_metrics(self) -> bytes:
-        self.metrics.waiting.set(len(self.gate.waiting()))
-        for name in self.settings.upstreams:
-            self.metrics.slots_busy.labels(name).set(self.gate.busy(name))
-        return self.metrics.render()
+    def _remember(self) -> None:
+        with LedgerReader(self.settings.ledger.path) as reader:
+            self.levels.remember(reader)
 
 
 def waiting_view(waiting: WaitingView) -> dict[str, object]:
@@ -195,21 +197,13 @@ def waiting_view(waiting: WaitingView) -> dict[str, object]:
         "engine": waiting.engine,
         "position": waiting.position,
         "waited_ms": waiting.waited_ms,
-        "reason": _reason(waiting),
+        "reason": waiting_reason(waiting),
     }
     if waiting.in_the_way is not None:
         view["limit"] = limit_view(waiting.in_the_way)
     if waiting.sets_aside:
         view["sets_aside"] = list(waiting.sets_aside)
     return view
-
-
-def _reason(waiting: WaitingView) -> str:
-    if waiting.halted:
-        return "halted"
-    if waiting.in_the_way is not None:
-        return "limit"
-    return "count" if waiting.counting else "slot"
 
 
 async def _within(seconds: float, work: Awaitable[None]) -> None:
@@ -280,5 +274,6 @@ def serve(settings: Settings, on_ready: OnReady | None = None, *, accept_restore
     """The process. Returns when it was told to stop and everything is settled."""
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*GC_THRESHOLD)
+    allow_files(files_needed(settings.table))
     set_up(os.environ.get("GATEWAY_LOG", "text" if sys.stderr.isatty() else "json"))
     uvloop.run(run(settings, on_ready, accept_restore=accept_restore))

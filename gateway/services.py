@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from gateway.capture.keeper import Keeper
 from gateway.capture.store import BodyStore, bodies_folder
 from gateway.ledger.ledger import Ledger
-from gateway.metrics import Metrics
+from gateway.metrics.metrics import Metrics
 from gateway.policy.remembered import Remembered
 from gateway.runs.growth import Growth
 from gateway.runs.runs import Runs
@@ -88,7 +89,12 @@ class Services:
     def __post_init__(self) -> None:
         counted = self.metrics.cancellations.labels
         object.__setattr__(self, "cancelling", Cancelling(self.ledger.post, self.ledger.now_ms, lambda upstream, result: counted(upstream, result).inc()))
-        captured, folder = self.metrics.captured.labels, bodies_folder(self.settings.ledger.path)
-        keeper = Keeper(BodyStore(folder), self.settings.capture.max_bytes, lambda result: captured(result).inc())
+        captured, folder, one_at_a_time = self.metrics.captured.labels, bodies_folder(self.settings.ledger.path), threading.Lock()
+
+        def kept(result: str) -> None:
+            with one_at_a_time:  # some on the writing thread
+                captured(result).inc()
+
+        keeper = Keeper(BodyStore(folder), self.settings.capture.max_bytes, kept)
         object.__setattr__(self, "keeper", keeper)
         object.__setattr__(self, "remembered", Remembered(self.settings.limits))

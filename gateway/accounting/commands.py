@@ -9,13 +9,14 @@ from types import MappingProxyType
 from gateway.accounting.limit import Account, Shortfall
 from gateway.accounting.quantity import Amounts
 from gateway.accounting.usage import Outcome, Source, Usage
+from gateway.frozen import frozen
 
 Details = Mapping[str, object]
 """Canonical-JSON material: objects with ASCII keys, lists, valid Unicode strings, integers below 2**53, booleans. Unknown = the key is absent."""
 NO_DETAILS: Details = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reserve:
     """A call is about to be sent. Holds `amounts` on every account."""
 
@@ -43,7 +44,7 @@ class Reserve:
     """What stands on record of the body (contract part 5): settings asked and sent, digests, names of tools, bytes by role, session headers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settle:
     """A call has ended; the rest of its reservation is given back. Also after an `Expire` (late)."""
 

@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final as Final_
 from typing import assert_never
 
-from gateway.accounting.limit import SCOPE_ORDER, Account, Balance, Limit, Shortfall
+from gateway.accounting.limit import SCOPE_ORDER, Account, Balance, Limit, Limits, Shortfall
 from gateway.accounting.quantity import Quantity
+from gateway.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Demand:
     """What a call wants of its limits. Per-call caps and the model's context are already folded into `want`."""
 
@@ -60,7 +61,7 @@ class LimitView:
     """The window ends before this call's wait would."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Send:
     output: int
     clamped_by: str | None = None
@@ -159,7 +160,7 @@ def decide(view: Sequence[LimitView], demand: Demand, patience: Patience) -> Dec
     return Wait(shortfall_of(free_by.limit, free_by.balance, demand), floor)
 
 
-def unhindered(limits: Iterable[Limit], balances: Mapping[str, tuple[int, int]], demand: Demand, patience: Patience) -> Send | None:
+def unhindered(limits: Limits, balances: Mapping[str, tuple[int, int]], demand: Demand, patience: Patience) -> Send | None:
     """What `decide` says where every limit gives all that the call wants at once and nobody waits; None where it must be asked. Nearly every call.
 
     `balances`: reserved and settled by the account's key.
@@ -168,11 +169,9 @@ def unhindered(limits: Iterable[Limit], balances: Mapping[str, tuple[int, int]],
         return None
     prompt, want = demand.prompt_tokens, demand.want
     needs = {quantity: need(quantity, prompt, want) for quantity in _QUANTITIES}
-    for limit in limits:
-        account = limit.account
-        reserved, settled = balances.get(account.key, _NOTHING)
-        whole = needs[account.quantity]
-        if limit.ceiling - settled - reserved < whole and whole:
+    for key, quantity, ceiling in limits.rows:
+        reserved, settled = balances.get(key, _NOTHING)
+        if ceiling - settled - reserved < needs[quantity] and needs[quantity]:
             return None
     return Send(output=want, floor=_floor(want, demand, patience))
 

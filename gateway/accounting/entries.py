@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.accounting.limit import Account
+from gateway.frozen import frozen
 
 
 class PostingLine(NamedTuple):
@@ -17,7 +17,7 @@ class PostingLine(NamedTuple):
     settled: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LedgerEntry:
     """Added, never changed."""
 
@@ -39,7 +39,7 @@ class LedgerEntry:
     """SHA-256 over the 32 bytes of `previous_hash` and `body`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Posting:
     """What one command wrote. `standing` where it was posted before: then nothing new was written."""
 

@@ -51,11 +51,13 @@ class Journal:
         head = standing.head(name)
         kind = kind or KINDS[type(command)]
         at_ms = command.at_ms
-        content["number"] = number = standing.number + 1
-        content |= {"chain": name, "sequence": (sequence := head.sequence + 1), "kind": kind, "at_ms": at_ms}
-        content |= {key: value for key, value in (("campaign", campaign), ("run", run), ("call", call_id)) if value}
+        number, sequence = standing.number + 1, head.sequence + 1
+        content.update(number=number, chain=name, sequence=sequence, kind=kind, at_ms=at_ms)
+        for key, value in (("campaign", campaign), ("run", run), ("call", call_id)):
+            if value:
+                content[key] = value
         if lines:
-            content["postings"] = [(line.account.key, line.reserved, line.settled) for line in lines]
+            content["postings"] = [(account.key, reserved, settled) for account, reserved, settled in lines]
         body = chain.encode(content)
         previous = head.hash
         head.hash = digest = chain.link(previous, body)

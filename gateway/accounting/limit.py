@@ -83,15 +83,28 @@ class Limits(tuple[Limit, ...]):
         return tuple(limit.account for limit in self)
 
     @cached_property
+    def rows(self) -> tuple[tuple[str, Quantity, int], ...]:
+        """The account's key, what it counts, the ceiling."""
+        return tuple((limit.account.key, limit.account.quantity, limit.ceiling) for limit in self)
+
+    @cached_property
     def of_run(self) -> tuple[Limit, ...]:
         """Of the run, of its lane or of one model in it."""
         return tuple(limit for limit in self if limit.account.scope is Scope.RUN)
+
+    @cached_property
+    def of_whole_run(self) -> tuple[Limit, ...]:
+        """Of the run alone, for as long as it lasts."""
+        return tuple(limit for limit in self.of_run if not (limit.account.lane or limit.account.model or limit.account.window))
 
     @cached_property
     def of_any_call(self) -> tuple[tuple[Limit, str, int], ...]:
         """Those of which every call needs one, whatever it says; beside each its account's key and its ceiling."""
         every = (Quantity.REQUESTS, Quantity.TOOL_CALLS)
         return tuple((limit, limit.account.key, limit.ceiling) for limit in self if limit.account.quantity in every)
+
+
+NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, assert_never
+
+from gateway.frozen import frozen
 
 
 class Quantity(StrEnum):
@@ -23,7 +24,7 @@ CLAMPABLE = frozenset({Quantity.OUTPUT_TOKENS, Quantity.TOTAL_TOKENS})
 """Quantities that a smaller output helps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Amounts:
     """Work, as reserved or as charged. Always known, always whole numbers, never negative."""
 

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from gateway.accounting.quantity import Amounts
 from gateway.accounting.usage import NO_USAGE, UNKNOWN_USAGE, ErrorClass, MeterSource, Outcome, Reading, Source, Usage
+from gateway.frozen import frozen
 
 
 class How(Enum):
@@ -41,7 +42,7 @@ class Ending:
 ENDED: Final = Ending(how=How.ENDED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Held:
     """The reservation, and what the call was sent with."""
 
@@ -66,7 +67,7 @@ class OwnCount:
     counted_by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ChargeRules:
     """`[charging]` of the policy."""
 
@@ -77,7 +78,7 @@ class ChargeRules:
 CHARGE_RULES: Final = ChargeRules()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Terms:
     """What goes into the settlement."""
 

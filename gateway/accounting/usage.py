@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from gateway.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Usage:
     """Tokens of one call. Parts lie inside their wholes, whatever the engine's habit."""
 
@@ -76,7 +77,7 @@ class ErrorClass(StrEnum):
     EMPTY_STREAM = "empty_stream"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reading:
     """What a meter saw in one answer. Made by `metering.Meter.reading()`, turned into terms by `settling.settle_terms`."""
 

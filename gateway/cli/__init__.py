@@ -18,6 +18,7 @@ nothing waits without an end.
     correct       `gateway correct`
     exec          `gateway exec`
     key           `gateway key issue|revoke|list`
+    page          `gateway page`: the status page in a browser
     usage         `gateway usage`
     receipt       `gateway receipt`
     reconcile     `gateway reconcile`

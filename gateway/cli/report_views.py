@@ -97,9 +97,10 @@ def report_views(report: Json) -> list[View]:
 def _sums(report: Json, by: str, title: str) -> Table:
     names = (Column("value", by.upper()),) if by == "label" else (Column("value", by.upper()), Column("label", "LABEL"))
     rows = [{**_sum(group), "value": group["value"], "label": group["label"]} for group in report["groups"] if group["by"] == by]
+    priced = (Column("price", "PRICE"),) if by in ("label", "model") else ()
     if "total" in report and len(rows) > 1:
         rows.append({**_sum(report["total"]), "value": "all", "label": ""})
-    return Table(title=title, columns=(*names, *SUMS), rows=rows, empty=f"{title}: no calls.")
+    return Table(title=title, columns=(*names, *SUMS, *priced), rows=rows, empty=f"{title}: no calls.")
 
 
 def _sum(group: Json) -> dict[str, Any]:
@@ -114,6 +115,7 @@ def _sum(group: Json) -> dict[str, Any]:
         "charged_output": charge["output_tokens"],
         "share": _per_mille(group["share"]["calls"]) if "calls" in group.get("share", {}) else "",
         "outcomes": group["outcomes"],
+        "price": "{currency} {amount}".format(**group["price"]) if "price" in group else "unpriced",
     }
 
 

@@ -15,6 +15,7 @@ from gateway.cli.campaign import campaign
 from gateway.cli.capture import capture
 from gateway.cli.correct import correct
 from gateway.cli.demo import demo
+from gateway.cli.doctor import doctor
 from gateway.cli.exec import exec_
 from gateway.cli.exits import Exit, epilog
 from gateway.cli.explain import explain
@@ -22,6 +23,7 @@ from gateway.cli.export import export
 from gateway.cli.key import key
 from gateway.cli.ledger import ledger
 from gateway.cli.mock_engine import mock_engine
+from gateway.cli.page import page
 from gateway.cli.policy import policy
 from gateway.cli.preflight import preflight
 from gateway.cli.problems import Problem, from_control_error, from_gateway_error, from_usage, say
@@ -93,9 +95,9 @@ def root() -> None:
     """
 
 
-SERVING = (serve, up, demo, policy, upstream, mock_engine, version)
+SERVING = (serve, up, demo, doctor, policy, upstream, mock_engine, version)
 DRIVING = (campaign, run, preflight, explain, correct, exec_, key)
-READING = (usage, receipt, reconcile, report, compare, export, capture, ledger)
+READING = (page, usage, receipt, reconcile, report, compare, export, capture, ledger)
 for _command in (*SERVING, *DRIVING, *READING):
     root.add_command(_command)
 run.add_command(budget)

@@ -9,7 +9,8 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -71,8 +72,7 @@ class ControlClient:
 
     def close_campaign(self, campaign: str, *, close_seconds: int | None = None, drain_seconds: int = 0) -> Answer:
         body: Answer = {} if close_seconds is None else {"close_seconds": close_seconds}
-        if drain_seconds:
-            body["drain_seconds"] = drain_seconds
+        body |= {"drain_seconds": drain_seconds} if drain_seconds else {}
         return self._post(_campaign(campaign) + "/close", body, wait_s=self._call_s + (close_seconds or 0))
 
     def campaign_receipt(self, campaign: str) -> Answer:
@@ -96,10 +96,8 @@ class ControlClient:
         body: Answer = _given(run=run, task=task, label=label, idempotency_key=idempotency_key)
         if repeat:
             body["repeat"] = repeat
-        if pins:
-            body["pins"] = dict(pins)
-        if lanes:
-            body["lanes"] = list(lanes)
+        body |= {"pins": dict(pins)} if pins else {}
+        body |= {"lanes": list(lanes)} if lanes else {}
         return self._post(_campaign(campaign) + "/runs", body)
 
     def runs(self, campaign: str) -> list[Answer]:
@@ -181,10 +179,9 @@ class ControlClient:
 
     def live(self) -> bool:
         """Whether a gateway listens here."""
-        try:
-            return self._exchange("GET", "/livez", None, self._answer_s)[0] == 200
-        except ControlError:
-            return False
+        with suppress(ControlError), self._asked("GET", "/livez", None, self._answer_s) as response:
+            return response.status == 200
+        return False
 
     def ready(self) -> Answer:
         """`ready`, and the reasons where it is not."""
@@ -208,29 +205,44 @@ class ControlClient:
         return _object(content)
 
     def _exchange(self, method: str, path: str, body: bytes | None, wait_s: float) -> tuple[int, bytes]:
+        with self._asked(method, path, body, wait_s) as response, self._worded(wait_s):
+            return response.status, response.read()
+
+    @contextmanager
+    def stream(self, path: str) -> Iterator[http.client.HTTPResponse]:
+        """The answer to a GET, whatever its status, read as it comes; between two pieces no more time may pass than for any answer."""
+        with self._asked("GET", path, None, self._answer_s) as response:
+            yield response
+
+    @contextmanager
+    def _asked(self, method: str, path: str, body: bytes | None, wait_s: float) -> Iterator[http.client.HTTPResponse]:
         connection = self._connection(wait_s)
         headers = {"Content-Type": "application/json"} if body is not None else {}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
-            connection.request(method, path, body, headers)
-            response = connection.getresponse()
-            return response.status, response.read()
+            with self._worded(wait_s):
+                connection.request(method, path, body, headers)
+                response = connection.getresponse()
+            yield response
+        finally:
+            connection.close()
+
+    @contextmanager
+    def _worded(self, wait_s: float) -> Iterator[None]:
+        try:
+            yield
         except TimeoutError as error:
             cause = f"It took longer than {wait_s:g} seconds; what was asked for may still be carried out."
             raise ControlError("The gateway has not answered.", cause, "See with the show commands what was done, then ask again.") from error
         except (FileNotFoundError, ConnectionRefusedError) as error:
-            cause = f"Nothing listens on {self.address}."
             mend = "Start it with `gateway serve`, or name the control.socket of the one that runs."
-            raise ControlError("The gateway does not run.", cause, mend) from error
+            raise ControlError("The gateway does not run.", f"Nothing listens on {self.address}.", mend) from error
         except PermissionError as error:
-            cause = f"This user may not open {self.address}."
-            raise ControlError("The gateway can't be reached.", cause, "Ask as the user who runs it.") from error
+            raise ControlError("The gateway can't be reached.", f"This user may not open {self.address}.", "Ask as the user who runs it.") from error
         except (OSError, http.client.HTTPException) as error:
             cause = f"The connection to {self.address} broke: {error!r}."
             raise ControlError("The gateway can't be reached.", cause, "See whether it still runs and what was done, then ask again.") from error
-        finally:
-            connection.close()
 
     def _connection(self, wait_s: float) -> http.client.HTTPConnection:
         parts = urlsplit(self.address)

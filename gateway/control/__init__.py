@@ -1,4 +1,5 @@
-"""The control plane: what drivers and the command line speak. HTTP and JSON over a Unix socket that its owner alone can open, or over TCP with a token.
+"""The control plane: what drivers, the command line and the status page speak. HTTP and JSON over a Unix socket that its owner alone can open,
+or over TCP with a token.
 
 The rule: never on the agents' listener. Whoever can open the socket or has the token may do everything; nobody else anything. The metrics listener only tells.
 
@@ -12,6 +13,10 @@ The rule: never on the agents' listener. Whoever can open the socket or has the 
     notes.py     what is put on record of a reconciliation
     shelf.py     every policy file of the folder, checked
     reading.py   handlers of what only tells: usage, receipts, status, metrics, health
+    overview.py  what a person sees at a glance
+    live.py      the same as a stream, for whoever looks
+    history.py   handler of what a run's page draws
+    pages.py     the status page's files
     bodies.py    what a request may say
     views.py     what stands, as JSON
     problems.py  every error as code, problem, cause and mend

@@ -11,8 +11,8 @@ from gateway.accounting.commands import Event
 from gateway.control.bodies import Body, Text, Tokens, read
 from gateway.control.services import SERVICES
 from gateway.control.views import answer
+from gateway.reports.history import RECONCILED
 
-RECONCILED = "reconciled"
 CLASSES_MAX = 64
 
 ClassName = Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$")]
@@ -34,4 +34,5 @@ async def note_reconciled(request: web.Request) -> web.Response:
     details = {"as_of": body.as_of, "classes": body.classes, "unexplained": body.unexplained, "sha256": body.sha256}
     event = Event(campaign=campaign, run=body.run, call_id="", name=RECONCILED, at_ms=services.ledger.now_ms(), details=details)
     posting = await services.ledger.post(event)
+    services.reconciled(campaign, body.run, body.classes, body.unexplained)
     return answer({"entry": posting.entries[0].number})

@@ -11,11 +11,12 @@ from aiohttp import web
 from pydantic.json_schema import models_json_schema
 
 from gateway import __version__
-from gateway.control.operations import OPERATIONS, TELLING, Operation
+from gateway.control.operations import EVERY, OPERATIONS, Operation
 from gateway.control.views import answer
 
 Json = dict[str, Any]
 
+JSON = "application/json"
 REF = "#/components/schemas/{model}"
 ALWAYS = (400, 500, 503)
 """Statuses that any request can have: it can't be read, the gateway failed, the ledger or its clock does not allow it."""
@@ -35,7 +36,7 @@ def document() -> Json:
     bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
     _, schemas = models_json_schema([(body, "validation") for body in bodies], ref_template=REF)
     paths: dict[str, Json] = {}
-    for operation in (*OPERATIONS, *TELLING):
+    for operation in EVERY:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
     return {
         "openapi": "3.1.0",
@@ -62,7 +63,7 @@ def _operation(operation: Operation) -> Json:
         described["parameters"] = parameters
     if operation.body is not None:
         required = any(field.is_required() for field in operation.body.model_fields.values())
-        described["requestBody"] = {"required": required, "content": {"application/json": {"schema": {"$ref": REF.format(model=operation.body.__name__)}}}}
+        described["requestBody"] = {"required": required, "content": {JSON: {"schema": {"$ref": REF.format(model=operation.body.__name__)}}}}
     return described
 
 
@@ -71,15 +72,13 @@ def _parameter(name: str, where: str) -> Json:
 
 
 def _responses(operation: Operation) -> Json:
-    if operation.plain:
-        return {"200": {"description": "Text.", "content": {"text/plain": {"schema": {"type": "string"}}}}}
-    given = {"type": "object", "required": list(operation.gives)}
-    answered = {"content": {"application/json": {"schema": given}}}
+    given = {"type": "object", "required": list(operation.gives)} if operation.media == JSON else {"type": "string"}
+    answered = {"content": {operation.media: {"schema": given}}}
     found: Json = {"200": {"description": "Done.", **answered}}
     if operation.makes:
         found["201"] = {"description": "Made.", **answered}
     statuses: Iterable[int] = sorted({*ALWAYS, *operation.refuses, 401, *((413,) if operation.body else ())})
-    refused = {"content": {"application/json": {"schema": {"$ref": REF.format(model="Error")}}}}
+    refused = {"content": {JSON: {"schema": {"$ref": REF.format(model="Error")}}}}
     found |= {str(status): {"description": MEANS[status], **refused} for status in statuses}
     if operation.ready:
         found["503"] = {"description": "Not now; the reasons are named.", **answered}

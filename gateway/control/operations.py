@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.control import bodies, budgets, campaigns, corrections, notes, reading, runs
+from gateway.control import bodies, budgets, campaigns, corrections, history, live, notes, pages, reading, runs
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -33,8 +33,8 @@ class Operation:
     """201 where it made something; 200 where that was there."""
     refuses: tuple[int, ...] = ()
     """Statuses of errors, beside those that every request has."""
-    plain: bool = False
-    """Answers with text, no JSON."""
+    media: str = "application/json"
+    """What a good answer is."""
     ready: bool = False
     """503 is an answer like 200."""
 
@@ -135,6 +135,14 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(does="The receipt that stands.", method="GET", path=RUN + "/receipt", handler=reading.run_receipt, gives=("receipt", "conflicts"), refuses=NAMED),
     Operation(
+        does="Its calls in time, what was refused, and how its accounts rose.",
+        method="GET",
+        path=RUN + "/history",
+        handler=history.run_history,
+        gives=("calls", "refusals", "events", "series"),
+        refuses=NAMED,
+    ),
+    Operation(
         does="Every limit that the run can meet, and what is left of each.",
         method="GET",
         path=RUN + "/budget",
@@ -215,9 +223,37 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
 )
 
+LOOKING: tuple[Operation, ...] = (
+    Operation(
+        does="What runs, waits, is left and was refused, at a glance; or one run alone.",
+        method="GET",
+        path="/v1/overview",
+        handler=live.show_overview,
+        query=("campaign", "run"),
+        gives=("limits",),
+        refuses=(404,),
+    ),
+    Operation(
+        does="The same again and again, as server-sent events.",
+        method="GET",
+        path="/v1/events",
+        handler=live.events,
+        query=("campaign", "run"),
+        media="text/event-stream",
+        refuses=(404,),
+    ),
+    Operation(does="The status page.", method="GET", path="/", handler=pages.overview_page, media="text/html"),
+    Operation(does="A run's page.", method="GET", path="/runs/{campaign}/{run}", handler=pages.run_page, media="text/html"),
+    Operation(does="A call's page.", method="GET", path="/calls/{call}", handler=pages.call_page, media="text/html"),
+    Operation(does="What the pages are made of.", method="GET", path="/page/{file}", handler=pages.page_file, media="*/*", refuses=NAMED),
+)
+"""What the status page is made of."""
+
 TELLING: tuple[Operation, ...] = (
-    Operation(does="Metrics as Prometheus text.", method="GET", path="/metrics", handler=reading.metrics, plain=True),
+    Operation(does="Metrics as Prometheus text.", method="GET", path="/metrics", handler=reading.metrics, media="text/plain"),
     Operation(does="The process answers.", method="GET", path="/livez", handler=reading.livez, gives=("live",)),
     Operation(does="Whether a call could be admitted now.", method="GET", path="/readyz", handler=reading.readyz, gives=("ready", "not_ready"), ready=True),
 )
 """What may be heard over TCP without a token: it changes nothing and names no secret."""
+
+EVERY = (*OPERATIONS, *LOOKING, *TELLING)

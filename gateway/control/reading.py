@@ -60,21 +60,23 @@ async def status(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     in_flight = services.runs.in_flight
     calls = [{"call": call.call_id, "campaign": call.campaign, "run": call.run, "key_id": call.key_id} for call in in_flight.calls()[:IN_FLIGHT_SHOWN]]
+    campaigns = [campaign_view(campaign, in_flight) for campaign in services.runs.campaigns()]
+    return answer({**process_view(services), "calls": calls, "campaigns": campaigns})
+
+
+def process_view(services: ControlServices) -> dict[str, object]:
+    """The gateway as a whole: whether it serves, who waits, its engines, its clock."""
     reasons = _not_ready(services)
-    return answer(
-        {
-            "ready": not reasons,
-            "not_ready": reasons,
-            "data_address": services.data_address(),
-            "ledger": str(services.ledger.file),
-            "in_flight": len(in_flight),
-            "calls": calls,
-            "waiting": dict(services.gate_view()),
-            "upstreams": [dict(view) for view in services.upstream_view()],
-            "campaigns": [campaign_view(campaign, in_flight) for campaign in services.runs.campaigns()],
-            "clock": _clock(services),
-        }
-    )
+    return {
+        "ready": not reasons,
+        "not_ready": reasons,
+        "data_address": services.data_address(),
+        "ledger": str(services.ledger.file),
+        "in_flight": len(services.runs.in_flight),
+        "waiting": dict(services.gate_view()),
+        "upstreams": [dict(view) for view in services.upstream_view()],
+        "clock": _clock(services),
+    }
 
 
 async def metrics(request: web.Request) -> web.Response:
@@ -113,10 +115,12 @@ async def _receipt(request: web.Request, campaign: str, run: str) -> web.Respons
 
 async def from_ledger(request: web.Request, ask: Callable[[LedgerReader], _T]) -> _T:
     """On another thread, with a reading side of its own."""
-    open_reader = request.app[SERVICES].reader
+    return await read_aside(request.app[SERVICES], ask)
 
+
+async def read_aside(services: ControlServices, ask: Callable[[LedgerReader], _T]) -> _T:
     def work() -> _T:
-        with open_reader() as reader:
+        with services.reader() as reader:
             return ask(reader)
 
     return await asyncio.to_thread(work)

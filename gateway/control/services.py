@@ -31,6 +31,8 @@ class ControlServices:
     not_ready: Callable[[], Sequence[str]]
     """Why no call could be admitted now; empty where one could."""
     render_metrics: Callable[[], bytes]
+    reconciled: Callable[[str, str, Mapping[str, int], int], None] = lambda campaign, run, classes, unexplained: None
+    """Told of each reconciliation that was put on record."""
     data_address: Callable[[], str] = lambda: ""
     """Where agents come in, `http://HOST:PORT`, with the port that it got; empty while that is not known."""
     close_s: int = 60

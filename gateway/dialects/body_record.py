@@ -15,7 +15,7 @@ import orjson
 from gateway.dialects.digests import Continued, Hash
 from gateway.dialects.field_spans import Span, field_spans
 from gateway.dialects.json_text import compact, sizes
-from gateway.dialects.known import Known
+from gateway.dialects.known import Known, KnownMessages
 
 SETTING_BYTES_MAX: Final = 4_096
 """A setting that is longer stands as a digest, as other fields do."""
@@ -31,6 +31,7 @@ def body_record(
     spans: Mapping[str, Span] | None = None,
     digests: Mapping[Span, str] = _NONE,
     by_role: Mapping[str, int] | None = None,
+    tools_sha256: str = "",
 ) -> dict[str, object]:
     """Details of a reservation. `body` is what `raw` holds. What is known of it already: where its fields stand, digests by where their bytes stand, sizes."""
     asked: dict[str, object] = {}
@@ -57,8 +58,12 @@ def body_record(
     if tool_names:
         record["tools"] = [plain(name) for name in tool_names[:TOOLS_NAMED_MAX]]
         record["tool_count"] = len(tool_names)
-        record["tools_sha256"] = hashlib.sha256(compact([body.get("tools"), body.get("functions")]).encode("utf-8", "surrogatepass")).hexdigest()
+        record["tools_sha256"] = tools_sha256 or _sha256_of([body.get("tools"), body.get("functions")])
     return record
+
+
+def _sha256_of(value: object) -> str:
+    return hashlib.sha256(compact(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def sent_record(forwarded: Mapping[str, Any], settings: Collection[str], sent: bytes, digest: str = "") -> dict[str, object]:
@@ -68,10 +73,12 @@ def sent_record(forwarded: Mapping[str, Any], settings: Collection[str], sent: b
     return {"settings_sent": short, "sent_bytes": len(sent), "sent_sha256": digest or hashlib.sha256(sent).hexdigest()}
 
 
-def conversation(body: Mapping[str, Any]) -> list[Any] | None:
+def conversation(body: Mapping[str, Any]) -> Sequence[Any] | None:
     """The messages of a body, or the items of a Responses body; None where there is no conversation."""
     for name in ("messages", "input"):
         found = body.get(name)
+        if isinstance(found, KnownMessages):
+            return found
         if isinstance(found, list) and (name == "messages" or any(isinstance(item, dict) for item in found)):
             return found
     return None

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from gateway.accounting.usage import Reading, Usage
 from gateway.dialects.barred import NOTHING, Allowed
-from gateway.dialects.known import Known, MessagesRead
+from gateway.dialects.known import Known, KnownTools, MessagesRead
+from gateway.frozen import frozen
 from gateway.metering.reader import EventReader as EventReader
 from gateway.metering.reader import Mark as Mark
 
@@ -41,7 +42,7 @@ class Rendering(Enum):
     """The same for OpenAI's Responses."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PromptSizes:
     """What a template will be handed, where a body's own fields don't say it: sizes alone, nothing is translated."""
 
@@ -53,7 +54,7 @@ class PromptSizes:
     call_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallRequest:
     """The little of a body that metering and guarding need. `body` is the parsed object, read only."""
 
@@ -73,7 +74,9 @@ class CallRequest:
     tool_names: tuple[str, ...]
     body: Mapping[str, Any]
     other_parts: tuple[str, ...] = ()
-    """Of the rendered parts, those of no message."""
+    """Of the rendered parts, those of no message, and of no tool that is known."""
+    known_tools: KnownTools | None = None
+    """Its tools, where a call before it held the same."""
     read: MessagesRead | None = None
     """The sizes of the others, where they were taken in reading."""
     rendering: Rendering = Rendering.TEMPLATE
@@ -92,8 +95,13 @@ class CallRequest:
     json_lines: bool = False
     """Its stream is JSON lines, not server-sent events: nothing but its events may stand in it."""
 
+    def let_go(self) -> None:
+        """Its texts are read by nobody any more. The one change that is made to a request: a copy without them would cost as much as to make it."""
+        for name, nothing in (("body", {}), ("rendered_parts", ()), ("other_parts", ()), ("prompt_texts", ())):
+            object.__setattr__(self, name, nothing)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class ForwardFacts:
     """What rewriting a body must know of the engine that gets it."""
 

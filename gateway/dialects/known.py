@@ -5,14 +5,16 @@ Sums, digests and hash states alone, by which a body that begins with the same b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any, overload
 
 from gateway.dialects.digests import Hash
 from gateway.dialects.structure import Structure
+from gateway.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MessagesRead:
     """What a format read in messages. All sums: of two parts of a list they add up."""
 
@@ -34,7 +36,23 @@ class MessagesRead:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
+class KnownTools:
+    """The tools that one call held, all checked and accepted: agents send the same with each call."""
+
+    sha256: str
+    """Of their bytes."""
+    structure: Structure
+    """Of an object that holds nothing but them."""
+    names: tuple[str, ...]
+    """One a tool."""
+    text_bytes: int
+    """Of each as compact JSON."""
+    record_sha256: str
+    """Their digest as it stands on record."""
+
+
+@frozen
 class Known:
     """Messages that one call held, all checked and accepted."""
 
@@ -51,3 +69,47 @@ class Known:
     """Digest of what stood before the messages -> the hash behind them, for the body as received and as sent."""
     canonical: Mapping[bytes, Hash] = field(default_factory=dict)
     """The same of its canonical form."""
+    tools: KnownTools | None = None
+    """What stood beside them."""
+
+
+class KnownMessages(Sequence[Any]):
+    """A body's messages of which the first ones are known: those are parsed for who asks for them, and hardly anybody does.
+
+    No list, so that nothing can take the new ones for all: what writes JSON and knows of no whole ones fails.
+    """
+
+    def __init__(self, known: Known, added: list[Any], parse: Callable[[], list[Any]]) -> None:
+        self._known = known.messages
+        self._added = added
+        self._parse = parse
+        self._whole: list[Any] | None = None
+
+    def whole(self) -> list[Any]:
+        if self._whole is None:
+            self._whole = self._parse()
+        return self._whole
+
+    @overload
+    def __getitem__(self, at: int) -> Any: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Any]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        if isinstance(at, slice) and at == slice(self._known, None):
+            return self._added
+        return self.whole()[at]
+
+    def __len__(self) -> int:
+        return self._known + len(self._added)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.whole())
+
+    def __repr__(self) -> str:
+        return repr(self.whole())
+
+
+def whole(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The body with all of its messages, for what passes it on as an object."""
+    messages = body.get("messages")
+    return {**body, "messages": messages.whole()} if isinstance(messages, KnownMessages) else body

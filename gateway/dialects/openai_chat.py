@@ -42,13 +42,15 @@ class OpenAIChat:
         asked_usage = flag(object_of(body, "stream_options"), "include_usage", "stream_options.")
         tools = list_of_objects(body, "tools")
         functions = list_of_objects(body, "functions")
-        names = (*guard_tools(tools, allowed), *(text_of(function, "name") for function in functions))
+        known_tools = known.tools if known is not None and body.get("functions") is None else None
+        names = known_tools.names if known_tools is not None else (*guard_tools(tools, allowed), *(text_of(function, "name") for function in functions))
         texts: list[str] = []
         if known is None:
             read = read_messages(messages, texts, allowed)
         else:
             read = known.read + read_messages(list_of_objects({"messages": messages[known.messages :]}, "messages"), texts, allowed)
-        others = [compact(item) for item in (*tools, *functions)]
+        unwritten = tools if known_tools is not None else []
+        others = [compact(item) for item in (*tools, *functions)] if known_tools is None else []
         others += [compact(value) for name in _RENDERED_FIELDS if (value := body.get(name)) is not None]
         return CallRequest(
             model=model,
@@ -58,8 +60,9 @@ class OpenAIChat:
             choices=choices_of(body),
             prompts=1,
             usage_asked=stream and asked_usage,
-            rendered_parts=(*texts, *others) if known is None else LateTexts(lambda: _texts(messages, others, allowed)),
+            rendered_parts=(*texts, *others) if known is None else LateTexts(lambda: _texts(messages, unwritten, others, allowed)),
             other_parts=tuple(others),
+            known_tools=known_tools,
             read=read,
             pictures=read.pictures,
             has_tools=bool(tools or functions),
@@ -83,7 +86,7 @@ class OpenAIChat:
         return length_end(reading, request, usage, "chat.completion.chunk", {"delta": {}})
 
 
-def _texts(messages: list[dict[str, Any]], others: list[str], allowed: Allowed) -> tuple[str, ...]:
+def _texts(messages: list[dict[str, Any]], tools: list[dict[str, Any]], others: list[str], allowed: Allowed) -> tuple[str, ...]:
     texts: list[str] = []
     read_messages(messages, texts, allowed)
-    return (*texts, *others)
+    return (*texts, *map(compact, tools), *others)

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 from typing import Any, Final
 
 import orjson
 
 from gateway.dialects.digests import Beginnings
 from gateway.dialects.field_spans import Span, field_spans
-from gateway.dialects.known import Known
+from gateway.dialects.known import Known, KnownMessages
 from gateway.dialects.structure import Structure
+from gateway.frozen import frozen
 
 LEAST_BYTES: Final = 8_192
 """To remember the beginning of a smaller body costs more than to look at it again."""
+KNOWN_FIELDS: Final = frozenset({"messages", "tools"})
+"""What may be known to a later call."""
+_MESSAGES: Final = b'"messages":'
+_COMMA: Final = 0x2C
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Written:
     """Of bytes that are what `orjson` writes of their value."""
 
@@ -31,22 +38,31 @@ class Written:
     messages: Beginnings | None = None
     """Of the messages' bytes, if there are any."""
     known: Known | None = None
-    """What the messages begin with."""
+    """What the messages begin with; its tools only where they are the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Received:
     raw: bytes
     value: dict[str, Any]
     structure: Structure
     messages: Structure | None = None
     """Of an object that holds nothing but the messages, where they may be known to a later call."""
+    tools: Structure | None = None
+    """The same of the tools."""
     written: Written | None = None
     """None: the bytes are not what `orjson` would write."""
 
     @property
     def known(self) -> Known | None:
         return self.written.known if self.written is not None else None
+
+    def known_of(self, body: Mapping[str, Any]) -> Known | None:
+        """What is known of `body`, which a policy made of this one."""
+        known = self.known
+        if known is None or body.get("messages") is not self.value.get("messages"):
+            return None
+        return known if known.tools is None or body.get("tools") is self.value.get("tools") else replace(known, tools=None)
 
     def spans(self) -> Mapping[str, Span]:
         return self.written.spans if self.written is not None else field_spans(self.raw, self.value)
@@ -75,42 +91,74 @@ class Received:
 
 def write(body: object) -> bytes:
     try:
-        return orjson.dumps(body)
+        return orjson.dumps(body, default=_list)
     except TypeError:  # lone surrogates and whole numbers above 64 bits: written as they were read
-        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(body, separators=(",", ":"), allow_nan=False, default=_list).encode()
 
 
-def written(raw: bytes, value: Mapping[str, Any], known: Sequence[Known] = ()) -> Written | None:
-    """None: `raw` is not what `orjson` writes of `value`. Compared field by field, so that no second copy of the whole is held.
+def _list(value: object) -> list[Any]:
+    if isinstance(value, KnownMessages):
+        return value.whole()
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
-    Messages that begin with `known` ones, byte for byte, are compared only behind them.
-    """
+
+def written(raw: bytes, value: Mapping[str, Any]) -> Written | None:
+    """None: `raw` is not what `orjson` writes of `value`. Compared field by field, so that no second copy of the whole is held."""
     spans: dict[str, Span] = {}
     beginnings: Beginnings | None = None
-    base: Known | None = None
     at = 0
     try:
         for name, inner in value.items():
             head = (b"," if spans else b"{") + orjson.dumps(name) + b":"
             if not raw.startswith(head, at):
                 return None
-            begin = at = at + len(head)
+            begin = at + len(head)
+            text = orjson.dumps(inner)
+            if not raw.startswith(text, begin):
+                return None
+            at = begin + len(text)
+            spans[name] = (begin, at)
             if name == "messages" and type(inner) is list and inner and len(raw) >= LEAST_BYTES:
                 beginnings = Beginnings(memoryview(raw)[begin:])
-                base = _longest(beginnings, known)
-            if name == "messages" and base is not None:
-                at += base.list_bytes
-                added = inner[base.messages :]
-                text = b"," + orjson.dumps(added)[1:] if added else b"]"
-            else:
-                text = orjson.dumps(inner)
-            if not raw.startswith(text, at):
-                return None
-            at += len(text)
-            spans[name] = (begin, at)
     except TypeError:  # nested more deeply than it writes
         return None
-    return Written(spans=spans, messages=beginnings, known=base) if raw[at : at + 2] == b"}" else None
+    return Written(spans=spans, messages=beginnings) if raw[at : at + 2] == b"}" else None
+
+
+def continued(raw: bytes, known: Sequence[Known]) -> tuple[dict[str, Any], Written] | None:
+    """A body of which the messages begin with `known` ones, byte for byte: read without these. None where that can't be told, or where it is not `written`.
+
+    What was known is what `orjson` writes of its messages. Where it also writes the body without them, it would write the whole so.
+    """
+    begin = raw.find(_MESSAGES) + len(_MESSAGES)  # a guess: `written` says where they are
+    if begin < len(_MESSAGES) or len(raw) < LEAST_BYTES:
+        return None
+    beginnings = Beginnings(memoryview(raw)[begin:])
+    base = _longest(beginnings, known)
+    if base is None:
+        return None
+    left_out = base.list_bytes - len(b"[")
+    behind = begin + base.list_bytes
+    if goes_on := raw[behind] == _COMMA:
+        left_out += 1
+    shorter = raw[:begin] + b"[" + raw[begin + len(b"[") + left_out :]
+    try:
+        value: dict[str, Any] = orjson.loads(shorter)
+    except orjson.JSONDecodeError:
+        return None
+    how = written(shorter, value) if type(value) is dict else None
+    if how is None or how.spans.get("messages", (0, 0))[0] != begin or bool(value["messages"]) is not goes_on:
+        return None
+    spans = {name: (first + (left_out if first > begin else 0), last + (left_out if last > begin else 0)) for name, (first, last) in how.spans.items()}
+    value["messages"] = KnownMessages(base, value["messages"], partial(_parsed, raw, spans["messages"]))
+    if base.tools is not None and ("tools" not in spans or sha256(raw[slice(*spans["tools"])]).hexdigest() != base.tools.sha256):
+        base = replace(base, tools=None)
+    return value, Written(spans=spans, messages=beginnings, known=base)
+
+
+def _parsed(raw: bytes, span: Span) -> list[Any]:
+    found: list[Any] = orjson.loads(memoryview(raw)[slice(*span)])
+    return found
 
 
 def _longest(messages: Beginnings, known: Sequence[Known]) -> Known | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Final
+
+from gateway.frozen import frozen
+
+_NUMBERS: Final = frozenset({int, float})
+_values_of: Final = dict.values
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Structure:
     members: int
     """Object members and list items together."""
@@ -16,24 +19,24 @@ class Structure:
     """No number and no name in it needs a look before it is written in canonical form."""
 
 
-def structure_of(body: Mapping[str, Any], deepest: int, most: int) -> Structure | None:
+def structure_of(body: dict[str, Any], deepest: int, most: int) -> Structure | None:
     """None where it is nested more deeply. Stops counting members once they are more than `most`. Level by level: no recursion."""
-    dicts: list[Mapping[str, Any]] = [body]
+    dicts: list[dict[str, Any]] = [body]
     lists: list[list[Any]] = []
     names: set[str] = set()
     members = 0
     plain = True
     for _depth in range(deepest):
-        values = [*chain.from_iterable(inner.values() for inner in dicts), *chain.from_iterable(lists)]
+        values = [*chain.from_iterable(map(_values_of, dicts)), *chain.from_iterable(lists)]
         names.update(*dicts)
         members += len(values)
         if members > most:
             return Structure(members=members, plain=False)
-        others = [value for value in values if value.__class__ is not str]
-        dicts = [value for value in others if value.__class__ is dict]
-        lists = [value for value in others if value.__class__ is list]
-        if plain and len(dicts) + len(lists) < len(others):
-            plain = all(map(_is_plain, others))
+        kinds = set(map(type, values))
+        if plain and not kinds.isdisjoint(_NUMBERS):
+            plain = all(_is_plain(value) for value in values if value.__class__ in _NUMBERS)
+        dicts = [value for value in values if value.__class__ is dict] if dict in kinds else []
+        lists = [value for value in values if value.__class__ is list] if list in kinds else []
         if not dicts and not lists:
             return Structure(members=members, plain=plain and "".join(names).isascii())
     return None

@@ -6,8 +6,9 @@ A number that is none, or negative, makes the report one that can't be believed;
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from gateway.frozen import frozen
 
 LARGEST: Final = 2**53 - 1
 Note = Callable[[str], None]
@@ -17,7 +18,7 @@ class NotBelieved(Exception):
     """The report holds a number that can't be one. The text is the anomaly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Report:
     """One report. `input_tokens` and `output_tokens` None: not given."""
 

@@ -8,6 +8,7 @@ it is written, before its future resolves. A future that is cancelled cancels no
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -66,6 +67,9 @@ class Ledger:
         self._failure: LedgerUnavailable | None = None
         self._idle: list[asyncio.Future[None]] = []
         self._summary_timer: asyncio.TimerHandle | None = None
+        self._handed_over_s = 0.0
+        self.failures = 0
+        """Commits that failed."""
         self._on_release: list[Callable[[], object]] = []
         self._on_commit: list[Callable[[float, int], object]] = []
 
@@ -111,6 +115,16 @@ class Ledger:
             raise LedgerUnavailable("the ledger is closed")
         self._space.check()
         self.clock.check()
+
+    @property
+    def backlog(self) -> int:
+        """Commands that are not durable yet."""
+        return len(self._waiting) + len(self._in_flight)
+
+    @property
+    def lag_s(self) -> float:
+        """How long the commit under way has taken."""
+        return time.monotonic() - self._handed_over_s if self._busy else 0.0
 
     @property
     def file(self) -> Path:
@@ -189,6 +203,7 @@ class Ledger:
 
     def _submit(self) -> None:
         self._busy = True
+        self._handed_over_s = time.monotonic()
         self._committer.submit([posted.command for posted in self._in_flight], asyncio.get_running_loop(), self._done)
 
     def _probe(self) -> None:
@@ -234,6 +249,7 @@ class Ledger:
 
     def _failed(self, batch: list[_Posted], failure: LedgerUnavailable) -> None:
         self._failure = failure
+        self.failures += 1
         for posted in batch:
             self._give_back(posted)
         for posted in batch:

@@ -6,7 +6,7 @@ refused unless it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -73,13 +73,28 @@ class LedgerReader:
         finally:
             self._connection.rollback()
 
-    def chain(self, name: str, *, as_of: int = 0) -> Iterator[LedgerEntry]:
-        """Its entries in order, each with its hash."""
-        return entries(self._connection, "WHERE chain_id = (SELECT id FROM chains WHERE name = ?) AND (? = 0 OR number <= ?)", (name, as_of, as_of))
+    def chain(self, name: str, *, as_of: int = 0, last: int = 0) -> Iterator[LedgerEntry]:
+        """Its entries in order, each with its hash; with `last`, only that many from the end."""
+        of = "chain_id = (SELECT id FROM chains WHERE name = ?)"
+        end = f"sequence > coalesce((SELECT max(sequence) FROM journal WHERE {of}), 0) - ?" if last else "? = 0"
+        values = (name, as_of, as_of, name, last) if last else (name, as_of, as_of, 0)
+        return entries(self._connection, f"WHERE {of} AND (? = 0 OR number <= ?) AND {end}", values)
 
     def reservations(self, call_id: str = "") -> Iterator[Content]:
         """Of one call or all, in order."""
         return (decode(entry.body) for entry in entries(self._connection, "WHERE kind = 'reserve' AND (? = '' OR call_id = ?)", (call_id, call_id)))
+
+    def balances(self, accounts: Collection[str]) -> dict[str, tuple[int, int]]:
+        """Reserved and settled of these accounts, by key; nothing where nothing was ever posted."""
+        marks = ", ".join("?" * len(accounts))
+        rows = self._connection.execute(f"SELECT account, reserved, settled FROM accounts WHERE account IN ({marks})", tuple(accounts))
+        return {account: (reserved, settled) for account, reserved, settled in rows}
+
+    def last_refusals(self, most: int) -> list[Row]:
+        """The entries of the last refusals in the whole ledger, the latest first."""
+        kinds = "kind IN ('refuse', 'refusal_summary')"
+        bodies = self._connection.execute(f"SELECT CAST(body AS BLOB) FROM journal WHERE {kinds} ORDER BY number DESC LIMIT ?", (most,))
+        return [dict(decode(body)) for (body,) in bodies]
 
     def last_number(self, campaign: str) -> int:
         """Of the last entry of that campaign or of one of its runs; 0 where there is no such campaign."""

@@ -53,7 +53,8 @@ class SqliteStore:
         self._entry_rows: list[Row] = []
         self._opened: list[Row] = []
         self._closed: dict[str, Row] = {}
-        self._changes: dict[str, tuple[int, int]] = {}
+        self._changes: dict[str, list[int]] = {}
+        """By account: what is reserved, what is settled."""
 
     def migrate(self) -> None:
         try:
@@ -177,10 +178,14 @@ class SqliteStore:
                 if entry.call_id in self._closed:  # one statement may change a row but once
                     self._flush()
                 self._closed[entry.call_id] = (*closing_row(posting.content), entry.call_id)
-        for line in posting.lines:
-            key = line.account.key
-            reserved, settled = self._changes.get(key, (0, 0))
-            self._changes[key] = (reserved + line.reserved, settled + line.settled)
+        changes = self._changes
+        for account, reserved, settled in posting.lines:
+            change = changes.get(account.key)
+            if change is None:
+                changes[account.key] = [reserved, settled]
+            else:
+                change[0] += reserved
+                change[1] += settled
         return posting
 
     def _new_chain(self, name: str) -> int:
@@ -193,7 +198,7 @@ class SqliteStore:
         INSERT_ENTRIES.run(self._connection, self._entry_rows)
         INSERT_CALLS.run(self._connection, self._opened)
         CLOSE_CALLS.run(self._connection, list(self._closed.values()))
-        ADD_TO_BALANCES.run(self._connection, [(key, *change) for key, change in self._changes.items() if change != (0, 0)])
+        ADD_TO_BALANCES.run(self._connection, [(key, *change) for key, change in self._changes.items() if any(change)])
         self._forget()
 
     def _roll_back(self) -> None:

@@ -7,9 +7,9 @@ The description of a field is its documentation: a test holds the examples and t
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal, Self, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from gateway.dialects import ALSO, FAMILIES
 from gateway.policy.body_rules import BodyRules
@@ -44,6 +44,10 @@ PromptCounter = Literal["engine", "tiktoken:o200k_base", "tiktoken:cl100k_base",
 COUNTERS: Final[tuple[str, ...]] = get_args(PromptCounter)
 
 
+Price = Annotated[str, Field(pattern=r"^\d{1,9}(\.\d{1,9})?$")]
+"""A text, since a number with a point would not be what was written."""
+
+
 class ModelPolicy(Table):
     """A model that agents may ask for."""
 
@@ -54,6 +58,18 @@ class ModelPolicy(Table):
     default_output_tokens: Positive | None = Field(default=None, description="output ceiling a choice of a call that names none")
     overhead_tokens: Amount | None = Field(default=None, description="tokens the template adds to any prompt, where the engine can't be asked to render one")
     image_tokens_max: Positive | None = Field(default=None, description="most prompt tokens that one picture can become")
+    price_currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] | None = Field(
+        default=None, description="currency of its price, for reports only: no limit depends on it"
+    )
+    price_input: Price | None = Field(default=None, description="price of a million input tokens, as a text of digits")
+    price_output: Price | None = Field(default=None, description="price of a million output tokens, as a text of digits")
+
+    @model_validator(mode="after")
+    def _a_whole_price(self) -> Self:
+        given = [name for name in ("price_currency", "price_input", "price_output") if getattr(self, name) is not None]
+        if given and len(given) < 3:
+            raise ValueError("a price is price_currency, price_input and price_output together; without all three the model is unpriced")
+        return self
 
 
 class LanePolicy(Table):

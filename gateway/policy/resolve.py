@@ -5,7 +5,7 @@ The rule: narrow to broad, each on an account whose name holds its window; the t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from gateway.accounting.limit import Account, CallCaps, Limit, Scope
@@ -34,6 +34,11 @@ def resolve_limits(
 def run_limits(policy: Policy, gateway_limits: GatewayLimits, campaign: str, now_ms: int, origins: Origins = NO_ORIGINS) -> tuple[Limit, ...]:
     """Every limit on how many runs may be opened, narrow to broad."""
     return tuple(_limit(item, campaign, "", now_ms, origins) for item in (*policy.declared, *gateway_limits.declared) if item.quantity == Quantity.RUNS)
+
+
+def broad_limits(declared: Iterable[Declared], campaign: str, now_ms: int) -> tuple[Limit, ...]:
+    """The limits that outlive a run, as accounts keep them."""
+    return tuple(_limit(item, campaign, "", now_ms, NO_ORIGINS) for item in declared if item.kept and item.scope is not Scope.RUN)
 
 
 def wall_limits(policy: Policy, lane: str) -> tuple[Declared, ...]:

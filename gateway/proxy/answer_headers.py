@@ -44,18 +44,13 @@ def left_headers(call: Call, admission: Admission, services: Services) -> Callab
     def settled(key: str) -> int:
         return numbers.get(key, NO_NUMBERS)[1]
 
-    own = [limit for limit in Limits.of(admission.limits).of_run if limit.account.quantity in LEFT_HEADERS and _is_the_runs_own(limit)]
+    own = [limit for limit in Limits.of(admission.limits).of_whole_run if limit.account.quantity in LEFT_HEADERS]
     before = [(LEFT_HEADERS[limit.account.quantity], limit.account.key, max(0, limit.ceiling - settled(limit.account.key))) for limit in own]
 
     def told() -> Mapping[str, str]:
         return {name: str(telling.left(key, number, settled(key))) for name, key, number in before}
 
     return told
-
-
-def _is_the_runs_own(limit: Limit) -> bool:
-    account = limit.account
-    return not (account.lane or account.model or account.window)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

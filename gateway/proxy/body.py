@@ -6,8 +6,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -15,8 +14,9 @@ from aiohttp import web
 from aiohttp.http import HttpVersion11
 
 from gateway.dialects.known import Known
-from gateway.dialects.received import Received, Written, written
+from gateway.dialects.received import KNOWN_FIELDS, Received, Written, continued, written
 from gateway.dialects.structure import Structure, structure_of
+from gateway.frozen import frozen
 
 _MEMBERS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
 """A text, skipped whole (also one that never ends: time stays linear), or what begins or parts members."""
@@ -37,7 +37,7 @@ class BodyRefused(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BodyBounds:
     max_bytes: int
     max_depth: int
@@ -111,18 +111,26 @@ def receive(raw: bytes, bounds: BodyBounds, known: Sequence[Known] = ()) -> Rece
     base = how.known if how is not None else None
     if how is None or how.messages is None:
         return Received(raw=raw, value=value, structure=_structure(value, bounds), written=how)
-    messages = value["messages"]
-    talk = _structure({"messages": messages[base.messages :] if base is not None else messages}, bounds)
-    if base is not None:
-        talk = Structure(members=base.structure.members + talk.members - 1, plain=base.structure.plain and talk.plain)
-    rest = _structure({name: inner for name, inner in value.items() if name != "messages"}, bounds)
-    whole = Structure(members=rest.members + talk.members, plain=rest.plain and talk.plain)
+    talk = _talk(value["messages"], base, bounds)
+    tools = base.tools.structure if base is not None and base.tools is not None else _structure({"tools": value["tools"]} if "tools" in value else {}, bounds)
+    rest = _structure({name: inner for name, inner in value.items() if name not in KNOWN_FIELDS}, bounds)
+    whole = Structure(members=rest.members + talk.members + tools.members, plain=rest.plain and talk.plain and tools.plain)
     if whole.members > bounds.max_keys:
         raise BodyRefused("body_too_large", _TOO_MANY)
-    return Received(raw=raw, value=value, structure=whole, messages=talk, written=how)
+    return Received(raw=raw, value=value, structure=whole, messages=talk, tools=tools, written=how)
 
 
-def _structure(value: Mapping[str, Any], bounds: BodyBounds) -> Structure:
+def _talk(messages: Sequence[Any], base: Known | None, bounds: BodyBounds) -> Structure:
+    if base is None:
+        return _structure({"messages": messages}, bounds)
+    added = messages[base.messages :]
+    if not added:
+        return base.structure
+    more = _structure({"messages": added}, bounds)
+    return Structure(members=base.structure.members + more.members - 1, plain=base.structure.plain and more.plain)
+
+
+def _structure(value: dict[str, Any], bounds: BodyBounds) -> Structure:
     found = structure_of(value, bounds.max_depth, bounds.max_keys)
     if found is None:
         raise BodyRefused("body_too_large", _TOO_DEEP)
@@ -135,11 +143,13 @@ def _read_written(raw: bytes, known: Sequence[Known]) -> tuple[dict[str, Any], W
     """A body as agents' SDKs write it. That it reads back to the same bytes proves all that `_read_strictly` looks for, in a fraction of its time."""
     if _WRITTEN.match(raw) is None:
         return None
+    if known and (found := continued(raw, known)) is not None:
+        return found
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return None
-    how = written(raw, value, known)
+    how = written(raw, value)
     return (value, how) if how is not None else None
 
 

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from gateway.dialects.body_record import body_record, bytes_by_role, canonical_continued, canonical_sha256, conversation, plain, sent_record
 from gateway.dialects.digests import Continued
-from gateway.dialects.known import Known
+from gateway.dialects.known import Known, KnownTools, whole
 from gateway.dialects.received import Received
 from gateway.proxy.calls import Call
 from gateway.runs.growth import Growth
+from gateway.tokenizers.shape import json_bytes
 
 STRIPPED_MAX: Final = 64
 STRIPPED_CHARACTERS: Final = 128
@@ -54,17 +55,21 @@ def _continued(call: Call, received: Received, forwarded: Mapping[str, Any], sen
     new_bytes = growth.new_bytes(call.run_key, call.identity.lane, messages, text, size)
     without_bracket = text.sha256(size - 1)
     digests = {(0, len(raw)): digest, (begin, end): text.sha256(size)}
+    tools = call.request.known_tools
+    if tools is not None:
+        digests[spans["tools"]] = tools.sha256
     by_role = bytes_by_role(messages[base.messages :] if base is not None else messages)
     for role, known_bytes in base.by_role.items() if base is not None else ():
         by_role[role] = by_role.get(role, 0) + known_bytes
     settings = call.dialect.settings
-    details = body_record(received.raw, received.value, settings, call.request.tool_names, spans, digests, by_role)
+    tools_sha256 = tools.record_sha256 if tools is not None else ""
+    details = body_record(received.raw, received.value, settings, call.request.tool_names, spans, digests, by_role, tools_sha256)
     details |= {**sent_record(forwarded, settings, sent, sent_digest), "new_bytes": new_bytes}
     canonical: str | None
     if received.structure.plain:
         canonical, behind = canonical_continued(received.value, base)
     else:
-        canonical, behind = canonical_sha256(received.value), {}
+        canonical, behind = canonical_sha256(whole(received.value)), {}
     if canonical is not None:
         details["canonical_sha256"] = canonical
     read = call.request.read
@@ -79,6 +84,22 @@ def _continued(call: Call, received: Received, forwarded: Mapping[str, Any], sen
             by_role=by_role,
             written=hashes.behind,
             canonical=behind,
+            tools=tools or _tools_of(call, received, details),
         )
         growth.learn(call.run_key, call.identity.lane, call.dialect.name, now, base)
     return details
+
+
+def _tools_of(call: Call, received: Received, details: Mapping[str, Any]) -> KnownTools | None:
+    """What a later call need not look at again."""
+    body = call.request.body
+    tools: list[object] = body.get("tools") or []
+    if not tools or tools is not received.value.get("tools") or received.tools is None or body.get("functions") is not None:
+        return None
+    return KnownTools(
+        sha256=details["fields"]["tools"]["sha256"],
+        structure=received.tools,
+        names=call.request.tool_names,
+        text_bytes=json_bytes(tools) - len(tools) - 1,
+        record_sha256=details["tools_sha256"],
+    )

@@ -91,7 +91,7 @@ class Call:
         asked, counter = self.request, self.counter
         self.may_count = not prompt_exact and ((counter.exact and not asked.pictures) if asked.generates else counter.can_count)
         if not self.may_count:
-            self.request = replace(asked, body={}, rendered_parts=(), other_parts=(), prompt_texts=())
+            asked.let_go()
 
     @property
     def engine(self) -> Engine:
@@ -160,8 +160,8 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     received = receive(raw, limits, services.growth.known(_run_key(identity), identity.lane, dialect.name))
     kept, stripped = strip(received.value, dialect.name, policy.guard.stripped, policy.guard.allowed)
     ruled = apply(kept, policy.body)
-    known = received.known if ruled.get("messages") is received.value.get("messages") else None
-    asked = _named(dialect.read_request(ruled, Allowed(policy.guard.allowed, bounds.max_inline_bytes), known), declared_models(services, identity))
+    allowed = Allowed(policy.guard.allowed, bounds.max_inline_bytes)
+    asked = _named(dialect.read_request(ruled, allowed, received.known_of(ruled)), services, identity)
     upstream = _upstream_for(services, policy, identity.lane, asked.model, dialect.name)
     _check_reported(upstream.engine, dialect.name, asked, policy.guard.allowed)
     model = policy.models[asked.model]
@@ -199,9 +199,9 @@ def _check_reported(engine: Engine, dialect: str, asked: CallRequest, allowed: f
         raise BodyError("not_allowed", f"{why}; {mend(UNREPORTED)}.", field, key_of(UNREPORTED))
 
 
-def _named(request: CallRequest, models: list[str]) -> CallRequest:
+def _named(request: CallRequest, services: Services, identity: Identity) -> CallRequest:
     """Formats of servers with one model may leave its name out: then it is the only one."""
-    if request.model or len(models) != 1:
+    if request.model or len(models := declared_models(services, identity)) != 1:
         return request
     return replace(request, model=models[0])
 

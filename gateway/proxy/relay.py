@@ -171,8 +171,9 @@ class Relay:
 
     def rest(self, completed: bool) -> bytes:
         """What goes out after the settlement. An unfinished last event only if the answer is complete and it can be read whole."""
-        whole = completed and _readable(bytes(self.unfinished))
-        return bytes(self._before + self.held) + (bytes(self.unfinished) if whole else b"")
+        unfinished = bytes(self.unfinished)
+        whole = completed and unfinished and _readable(unfinished)
+        return bytes(self._before + self.held) + (unfinished if whole else b"")
 
 
 def _readable(raw: bytes) -> bool:

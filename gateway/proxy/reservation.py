@@ -227,7 +227,7 @@ class Admitted:
         self._reservation = reservation = Reservation(call, services, admission, reserving.sent, handle)
         reservation.warning = warning_headers(call, reserving.warned)
         put_on_record(call, reserving.warned, services)
-        services.metrics.in_flight.inc()
+        services.metrics.in_flight_now += 1
         reach("reserved")
         return reservation
 

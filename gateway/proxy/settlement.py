@@ -80,12 +80,14 @@ def _void(reservation: UnderWay) -> Void | None:
         services.engines.unreachable(call.upstream.name)
     elif not reservation.unsent:
         return None
+    services.metrics.voids.labels(call.upstream.name, "unreachable" if unreachable else "unsent").inc()
     return Void(call_id=call.call_id, at_ms=services.ledger.now_ms(), reason="engine unreachable" if unreachable else "cut before anything was sent")
 
 
 def _unmeasured(reservation: UnderWay, error: Exception) -> Settle:
     """A fault of ours may cost the figure, never the end of the reservation: charged whole, as what cannot be read is; its answer may not look finished."""
     log.error("a call could not be measured", exc_info=error, extra={"fields": {"call": reservation.call.call_id}})
+    reservation.services.metrics.unmeasured.labels(reservation.call.upstream.name).inc()
     admission = reservation.admission
     charge = Amounts(requests=1, input_tokens=admission.prompt_tokens, output_tokens=admission.output)
     reservation.not_delivered = True
@@ -148,7 +150,7 @@ def _over(reservation: UnderWay) -> None:
     reservation.handle.end()
     services.gate.free(reservation.admission.upstream)
     services.runs.receipt_due(call.identity.campaign.campaign, call.identity.run.run)
-    services.metrics.in_flight.dec()
+    services.metrics.in_flight_now -= 1
     waited_s = reservation.admission.waited_ms / 1000
     before, after = reservation.sent_at - call.arrived_at - waited_s, time.monotonic() - reservation.engine_done_at
     services.metrics.overhead.observe(max(0.0, before + after))

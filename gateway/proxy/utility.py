@@ -47,6 +47,7 @@ async def ask(request: web.BaseRequest, route: Route, services: Services, agent:
     upstream = _upstream_for(services, identity, model, route.api)
     own = services.settings.upstreams[upstream.name].models[model]
     _check_count(identity)
+    services.metrics.utility_calls.labels(route.api).inc()
     async with identity.run.utilities.turn():
         check_open(services, identity)
         return await agent.reply(await _answer(upstream, route.api, utility.forward(body, own, upstream.engine.strip_fields - guard.allowed_fields)))

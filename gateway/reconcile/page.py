@@ -17,7 +17,7 @@ from gateway.reconcile.timeline import timeline
 TIMELINES_MAX: Final = 50
 """Runs of a campaign that are drawn."""
 
-STYLE: Final = """
+PALETTE: Final = """
 :root {
   color-scheme: light dark;
   --ink: #1d2126; --soft: #5a6470; --line: #d5dae0; --paper: #ffffff; --good: #2c7a4b; --known: #7d8b9c; --bad: #b3261e; --wash: #fdecea
@@ -25,6 +25,10 @@ STYLE: Final = """
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ed; --soft: #a3adb9; --line: #3a424c; --paper: #15181c; --good: #6cc08b; --known: #8896a8; --bad: #ff8a80; --wash: #3a1f1d }
 }
+"""
+"""Also of the status page."""
+
+STYLE: Final = """
 body { margin: 0 auto; max-width: 76rem; padding: 1.5rem; font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper) }
 h1 { font-size: 1.5rem; margin: 0 0 .5rem } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem } h3 { font-size: 1rem; margin: 1rem 0 .25rem }
 p.verdict { font-weight: 600; padding: .6rem .8rem; border-left: .35rem solid var(--good) }
@@ -69,7 +73,7 @@ def page(done: Reconciliation) -> str:
     ]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>{escape(title(done))}</title><style>{STYLE}</style></head>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>{escape(title(done))}</title><style>{PALETTE}{STYLE}</style></head>\n'
         f"<body><main>\n{chr(10).join(body)}\n</main></body></html>\n"
     )
 

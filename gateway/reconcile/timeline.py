@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Final
@@ -30,7 +30,7 @@ def timeline(name: str, matches: Sequence[Match]) -> str:
         return ""
     first = min(call.admitted_ms - call.waited_ms for call in calls)
     last = max(max(call.until_ms for call in calls), first + 1)
-    places = _places(calls)
+    places = rows_of([(call.admitted_ms, call.until_ms) for call in calls])
     height = (max(places) + 1) * ROW + AXIS + MARGIN
     scale = (WIDTH - 2 * MARGIN) / (last - first)
     shapes = [_bar(each, call, MARGIN + (call.admitted_ms - first) * scale, place, scale) for (each, call), place in zip(drawn, places, strict=True)]
@@ -46,19 +46,19 @@ def timeline(name: str, matches: Sequence[Match]) -> str:
     )
 
 
-def _places(calls: Sequence[LedgerCall]) -> list[int]:
-    """The lowest row that is free when each begins."""
+def rows_of(spans: Iterable[tuple[int, int]]) -> list[int]:
+    """For each beginning and end, in the order of their beginnings: the lowest row that is free when it begins."""
     busy: list[tuple[int, int]] = []
     free = list(range(ROWS_MAX))
-    places = []
-    for call in calls:
-        while busy and busy[0][0] <= call.admitted_ms:
+    rows = []
+    for begins, ends in spans:
+        while busy and busy[0][0] <= begins:
             heapq.heappush(free, heapq.heappop(busy)[1])
-        place = heapq.heappop(free) if free else ROWS_MAX - 1
-        if place < ROWS_MAX - 1 or free:
-            heapq.heappush(busy, (call.until_ms, place))
-        places.append(place)
-    return places
+        row = heapq.heappop(free) if free else ROWS_MAX - 1
+        if row < ROWS_MAX - 1 or free:
+            heapq.heappush(busy, (ends, row))
+        rows.append(row)
+    return rows
 
 
 def _bar(each: Match, call: LedgerCall, x: float, place: int, scale: float) -> str:

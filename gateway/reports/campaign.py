@@ -7,11 +7,11 @@ from typing import cast
 
 from gateway.accounting.receipt import planned_names
 from gateway.accounting.tally import added
-from gateway.errors import MixedLabels
 from gateway.reports.aggregates import Aggregates
 from gateway.reports.call_rows import Row
 from gateway.reports.contexts import Contexts
 from gateway.reports.gathering import CampaignRead, Chains, RunRead, read_campaign
+from gateway.reports.prices import declared, priced, summed
 from gateway.reports.times import Times, rates
 
 SILENT_MAX = 1_000
@@ -53,11 +53,12 @@ def campaign_report(ledger: Chains, campaign: str, *, as_of: int = 0, across_lab
     look = _Look()
     read = read_campaign(ledger, campaign, look, as_of=as_of)
     groups = look.aggregates.rows()
+    _price(groups, declared(cast(str, read.opening["policy"])))
     labels = [row for row in groups if row["by"] == "label"]
     total: Row = {}
     if len(labels) == 1 or across_labels:
         for row in labels:
-            total = added(total, {name: value for name, value in row.items() if name not in ("by", "value", "label")})
+            total = added(total, {name: value for name, value in row.items() if name not in ("by", "value", "label", "price")})
     end_ms = read.closed_ms or read.last_ms
     times = look.times.document(read.slots, (cast(int, read.opening["at_ms"]), end_ms))
     return {
@@ -81,10 +82,15 @@ def campaign_report(ledger: Chains, campaign: str, *, as_of: int = 0, across_lab
     }
 
 
-def one_label(report: Row) -> None:
-    """Raises MixedLabels where the report has no line over all."""
-    if "total" not in report and report["labels"]:
-        raise MixedLabels(f"campaign {report['campaign']} covers the labels {', '.join(str(label) or '(none)' for label in cast(list[str], report['labels']))}")
+def _price(groups: list[Row], prices: dict[str, Row]) -> None:
+    """Of models, and of labels where every model in them has a price. Lanes and runs have none: their sums may be over several models."""
+    models = [row for row in groups if row["by"] == "model"]
+    for row in models:
+        if price := priced(row, prices.get(cast(str, row["value"]))):
+            row["price"] = price
+    for row in groups:
+        if row["by"] == "label" and (price := summed([cast("Row | None", model.get("price")) for model in models if model["label"] == row["label"]])):
+            row["price"] = price
 
 
 def runs_done(read: CampaignRead) -> Row:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gateway.accounting.limit import SCOPE_ORDER, Balance, Limit, Scope
 from gateway.policy.declaration import GatewayLimits
-from gateway.policy.resolve import resolve_limits, run_limits
+from gateway.policy.declared import Declared
+from gateway.policy.resolve import broad_limits, resolve_limits, run_limits
 from gateway.runs.book import Book
 from gateway.runs.campaigns import CampaignState
 
@@ -39,3 +41,8 @@ def left(book: Book, campaign: CampaignState, gateway_limits: GatewayLimits, run
             found.setdefault(limit.name, limit)
     ordered = sorted(found.values(), key=lambda limit: SCOPE_ORDER[limit.account.scope])
     return tuple(LimitLeft(limit=limit, balance=book.balances.of(limit.account)) for limit in ordered)
+
+
+def broad_left(book: Book, declared: Iterable[Declared], campaign: str = "") -> tuple[LimitLeft, ...]:
+    """Of a campaign's own limits, or of the gateway's, whatever lane or model they are about."""
+    return tuple(LimitLeft(limit=limit, balance=book.balances.of(limit.account)) for limit in broad_limits(declared, campaign, book.now_ms()))

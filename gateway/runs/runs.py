@@ -25,7 +25,7 @@ from gateway.runs.deadlines import Deadline, earliest, span_deadline, wall_deadl
 from gateway.runs.declined import Declined
 from gateway.runs.in_flight import InFlight
 from gateway.runs.keys import Identity, IssuedKey, KeyRing
-from gateway.runs.left import LimitLeft, left
+from gateway.runs.left import LimitLeft, broad_left, left
 from gateway.runs.opening import Fingerprints, OpenedRun, Opening
 from gateway.runs.plan import UNPINNED, Made, PlannedRun
 from gateway.runs.stored_policy import stored_policy
@@ -162,6 +162,13 @@ class Runs:
         """What a run may meet, or without one a campaign, and what is left of it. Raises Declined where there is none."""
         state = self._campaigns.run(campaign, run)[0] if run else self._campaigns.campaign(campaign)
         return left(self._book, state, self._gateway_limits, run, lane)
+
+    def campaign_limits_left(self, campaign: CampaignState) -> tuple[LimitLeft, ...]:
+        """Its own limits, whatever the traffic."""
+        return broad_left(self._book, campaign.policy.declared, campaign.campaign)
+
+    def gateway_limits_left(self) -> tuple[LimitLeft, ...]:
+        return broad_left(self._book, self._gateway_limits.declared)
 
     # what is asked before and between calls
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.dialects.dialect import CallRequest, Rendering
+from gateway.dialects.known import whole
 from gateway.tokenizers.byte_bound import ASSUMED, SPARE_TOKENS, Overhead, bound_tokens, plain_bound
 from gateway.tokenizers.overhead import measure
 from gateway.tokenizers.shape import shape_of
@@ -167,7 +168,7 @@ class EngineCounter(_Bounded):
     async def _counted(self, request: CallRequest, run_key: str) -> int:
         match request.rendering:
             case Rendering.TEMPLATE:
-                return await self._tokenizer.count(request.body, run_key)
+                return await self._tokenizer.count(whole(request.body), run_key)
             case Rendering.PLAIN:
                 literal = request.prompt_literal
                 return await self._tokenizer.count_plain(request.prompt_texts, request.prompt_ids, begins_of(request), literal=literal)

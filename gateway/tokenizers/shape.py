@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import orjson
 
 from gateway.dialects.dialect import CallRequest, PromptSizes
 from gateway.dialects.json_text import sizes
-from gateway.dialects.known import MessagesRead
+from gateway.dialects.known import KnownMessages, MessagesRead
+from gateway.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PromptShape:
     text_bytes: int
     """UTF-8 bytes of everything that the template can render."""
@@ -35,9 +35,10 @@ class PromptShape:
 def shape_of(request: CallRequest) -> PromptShape:
     read = request.read if request.read is not None else _read(request)
     given = request.sizes if request.sizes is not None else _chat_sizes(request, read)
+    tools = request.known_tools
     return PromptShape(
-        text_bytes=read.text_bytes + sizes(request.other_parts),
-        parts=read.parts + len(request.other_parts),
+        text_bytes=read.text_bytes + sizes(request.other_parts) + (tools.text_bytes if tools is not None else 0),
+        parts=read.parts + len(request.other_parts) + (len(tools.names) if tools is not None else 0),
         messages=given.messages,
         tools=given.tools,
         tool_bytes=given.tool_bytes,
@@ -50,14 +51,23 @@ def shape_of(request: CallRequest) -> PromptShape:
 
 
 def _chat_sizes(request: CallRequest, read: MessagesRead) -> PromptSizes:
-    tools = [*_listed(request.body, "tools"), *_listed(request.body, "functions")]
+    tools, tool_bytes = _tools(request)
     return PromptSizes(
         messages=len(_listed(request.body, "messages")),
-        tools=len(tools),
-        tool_bytes=json_bytes(tools) if tools else 0,
+        tools=tools,
+        tool_bytes=tool_bytes,
         tool_calls=read.tool_calls,
         call_bytes=read.call_bytes + read.tool_calls + 1 if read.tool_calls else 0,
     )
+
+
+def _tools(request: CallRequest) -> tuple[int, int]:
+    """How many, and how long they are as a list."""
+    known = request.known_tools
+    if known is not None:
+        return len(known.names), known.text_bytes + len(known.names) + 1
+    tools = [*_listed(request.body, "tools"), *_listed(request.body, "functions")]
+    return len(tools), json_bytes(tools) if tools else 0
 
 
 def _read(request: CallRequest) -> MessagesRead:
@@ -76,4 +86,4 @@ def json_bytes(value: object) -> int:
 
 def _listed(value: Mapping[str, object], name: str) -> Sequence[object]:
     found = value.get(name)
-    return found if isinstance(found, list) else ()
+    return found if isinstance(found, list | KnownMessages) else ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gateway.accounting.decision import Demand
 from gateway.accounting.limit import Limit, Shortfall
+from gateway.frozen import frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class Delay:
     """How long it was, in all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Admission:
     """A slot, and room on all limits, taken in one step. The reservation is durable when it is handed out."""
 

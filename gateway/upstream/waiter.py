@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from gateway.accounting.balances import Balances
 from gateway.accounting.decision import Decision, Demand, LimitView, Patience, Send, Wait, ever, holds, need
-from gateway.accounting.limit import Account, Balance, Limit, Shortfall
+from gateway.accounting.limit import NO_LIMITS, Account, Balance, Limit, Limits, Shortfall
 from gateway.accounting.quantity import Quantity
 from gateway.upstream.call import Delay, Ticket
 
@@ -83,7 +83,7 @@ class Waiter:
     """Order of arrival."""
     arrived_ms: int
     demand: Demand
-    limits: tuple[Limit, ...] = ()
+    limits: Limits = NO_LIMITS
     places: tuple[Place, ...] = ()
     """Beside `limits`, one each, while it is in the queue."""
     patience: Patience = Patience.REACH

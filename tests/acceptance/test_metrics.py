@@ -24,7 +24,9 @@ NAMES = {
     "gateway_calls", "gateway_tokens", "gateway_charged_tokens", "gateway_unknown_usage", "gateway_refusals", "gateway_limit_refusals", "gateway_clamps",
     "gateway_unauthorized", "gateway_undeclared", "gateway_meter_faults",
     "gateway_cancellations", "gateway_waiting_calls", "gateway_in_flight_calls", "gateway_slots_busy",
-    "gateway_waited_seconds", "gateway_time_to_first_token_seconds", "gateway_overhead_seconds", "gateway_ledger_commit_seconds",
+    "gateway_waited_seconds", "gateway_overhead_seconds", "gateway_ledger_commit_seconds", "gateway_budget_left", "gateway_upstream_up",
+    "gen_ai_client_token_usage", "gen_ai_client_operation_duration_seconds",
+    "gen_ai_server_time_to_first_token_seconds", "gen_ai_server_time_per_output_token_seconds",
 }  # fmt: skip
 PREFILL_MS = 400
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -41,9 +43,15 @@ def mock() -> Iterator[MockProcess]:
 def gateway(tmp_path_factory: pytest.TempPathFactory, mock: MockProcess) -> Iterator[GatewayProcess]:
     short: Any = {"run": {"requests": 1}, "apis": ["openai.chat"], "models": {"mock": {"default_output_tokens": 64}}}
     clamping: Any = short | {"run": {"output_tokens": 50}, "admission": {"min_output_tokens": 1, "enough_output_tokens": 1}}
+    budgeted: Any = short | {
+        "run": {},
+        "lanes": {"foreground": {}, "background": {}},
+        "campaign": {"requests": 9, "output_tokens": 1000, "foreground": {"day": {"output_tokens": 500}}},
+        "timezone": "UTC",
+    }
     settings: Any = {"control": {"metrics_listen": "127.0.0.1:0"}}
     with GatewayProcess(
-        tmp_path_factory.mktemp("metrics"), mock.url, slots=2, settings=settings, policies={"short": short, "clamping": clamping}
+        tmp_path_factory.mktemp("metrics"), mock.url, slots=2, settings=settings, policies={"short": short, "clamping": clamping, "budgeted": budgeted}
     ) as process:  # fmt: skip
         yield process
 
@@ -104,7 +112,13 @@ def test_how_calls_ended_and_what_they_used_is_what_the_ledger_says(gateway: Gat
             chat_once(gateway.port, run.key, stream=stream, max_tokens=9)
     rows, found = rows_of(gateway), samples(gateway)
     assert len(rows) == 2 * len(scripts)
-    assert labelled(found, "gateway_calls_total") == Counter((row["model"], row["outcome"]) for row in rows)
+    assert labelled(found, "gateway_calls_total") == Counter((row["model"], row["outcome"], row["source"], row["upstream"]) for row in rows)
+    whole = Counter("" if row["outcome"] in ("completed", "length") else row["outcome"] for row in rows)
+    durations: Counter[str] = Counter()
+    for labels, number in ((dict(labels), value) for (name, labels), value in found.items() if name == "gen_ai_client_operation_duration_seconds_count"):
+        assert (labels["gen_ai_operation_name"], labels["gen_ai_provider_name"], labels["gen_ai_request_model"]) == ("chat", "llama.cpp", "mock")
+        durations[labels["error_type"]] += int(number)
+    assert durations == whole
     assert {row["outcome"] for row in rows} >= {"completed", "length", "engine_refused", "engine_error", "engine_died"}
     tokens: Counter[tuple[str, ...]] = Counter()
     charged: Counter[tuple[str, ...]] = Counter()
@@ -117,6 +131,13 @@ def test_how_calls_ended_and_what_they_used_is_what_the_ledger_says(gateway: Gat
             charged[kind, row["model"]] += row[f"charged_{kind}_tokens"]
             unknown[kind, row["model"]] += int(row[f"{kind}_tokens"] is None)
     assert labelled(found, "gateway_tokens_total") == +tokens
+    for kind in ("input", "output"):
+        of_kind = {key: value for key, value in found.items() if ("gen_ai_token_type", kind) in key[1]}
+        assert sum(value for (name, _), value in of_kind.items() if name == "gen_ai_client_token_usage_sum") == sum(
+            number for (one, *_), number in tokens.items() if one == kind
+        )
+        known = sum(row[f"{kind}_tokens"] is not None for row in rows)
+        assert sum(value for (name, _), value in of_kind.items() if name == "gen_ai_client_token_usage_count") == known
     assert labelled(found, "gateway_charged_tokens_total") == +charged
     assert labelled(found, "gateway_unknown_usage_total") == +unknown
     assert {source for _, _, source in tokens} >= {"reported", "counted"} and any(unknown.values())
@@ -155,8 +176,11 @@ def test_the_first_token_is_timed_at_the_first_content_and_the_overhead_without_
     before = samples(gateway)
     assert chat_once(gateway.port, run.key, stream=True, max_tokens=9).status == 200
     grown = {key: value - before.get(key, 0) for key, value in samples(gateway).items()}
-    first_s = labelled(grown, "gateway_time_to_first_token_seconds_sum")[("mock",)]
-    assert labelled(grown, "gateway_time_to_first_token_seconds_count") == {("mock",): 1}
+    of_call = ("chat", "llama.cpp", "mock", "mock", "engine")
+    first_s = labelled(grown, "gen_ai_server_time_to_first_token_seconds_sum")[of_call]
+    assert labelled(grown, "gen_ai_server_time_to_first_token_seconds_count") == {of_call: 1}
+    each_s = labelled(grown, "gen_ai_server_time_per_output_token_seconds_sum")[of_call]
+    assert 0.14 <= each_s < 0.4, "the gap between tokens, without the first one's wait"
     assert PREFILL_MS / 1000 <= first_s < PREFILL_MS / 1000 + 0.4, "comments are no content, and the rest of the answer takes longer"
     assert labelled(grown, "gateway_overhead_seconds_sum")[()] < PREFILL_MS / 1000
 
@@ -165,7 +189,7 @@ def test_gauges_show_what_waits_and_what_is_at_work_and_fall_back_to_nothing(gat
     mock.script({"output_tokens": 10, "gap_ms": 100})
     with ThreadPoolExecutor(5) as pool:
         calls = [pool.submit(chat_once, gateway.port, run.key, max_tokens=20) for _ in range(5)]
-        shown = ({(): 3}, {(): 2}, {("engine",): 2})
+        shown = ({("slot",): 3}, {(): 2}, {("engine",): 2})
         eventually(lambda: gauges(samples(gateway)) == shown, "three wait, two are at work")
         assert [call.result().status for call in calls] == [200] * 5
     assert gauges(samples(gateway)) == ({}, {}, {})
@@ -190,10 +214,37 @@ def test_nothing_that_an_agent_sends_makes_a_series(gateway: GatewayProcess, moc
         "source": set(Source),
         "kind": {"input", "output", "cached", "reasoning"},
         "upstream": {"engine"},
+        "gen_ai_request_model": {"mock"},
+        "gen_ai_response_model": {"mock", "_OTHER", ""},
+        "gen_ai_operation_name": {"chat"},
+        "error_type": {"", *Outcome},
+        "campaign": {"", "c1", "short", "clamping"},
     }
     for name, labels in found:
         for label, value in labels:
             assert value in known.get(label, {value}), name
+
+
+def test_a_campaigns_budgets_are_shown_while_it_is_open(gateway: GatewayProcess, mock: MockProcess) -> None:
+    mock.script({"output_tokens": 7})
+    run = gateway.opened("budgeted", "r1", policy="budgeted")
+    assert chat_once(gateway.port, run.key, max_tokens=9).status == 200
+
+    def left() -> dict[tuple[str, ...], float]:
+        return {key: value for key, value in labelled(samples(gateway), "gateway_budget_left").items() if "budgeted" in key}
+
+    # campaign, lane, limit, quantity, window
+    assert left() == {
+        ("budgeted", "", "campaign.requests", "requests", ""): 8,
+        ("budgeted", "", "campaign.output_tokens", "output_tokens", ""): 993,
+        ("budgeted", "foreground", "campaign.foreground.day.output_tokens", "output_tokens", "day"): 493,
+    }
+    gateway.control.post("/v1/campaigns/budgeted/reconciled", {"as_of": 1, "classes": {"equal": 4, "made_up": 1}, "unexplained": 1, "sha256": "0" * 64})
+    told = labelled(samples(gateway), "gateway_reconciliation_rows")
+    assert told == {("budgeted", "equal"): 4, ("budgeted", "other"): 1}
+    assert labelled(samples(gateway), "gateway_reconciliation_unexplained") == {("budgeted",): 1}
+    gateway.control.post("/v1/campaigns/budgeted/close", {"close_seconds": 0})
+    eventually(lambda: not any(("campaign", "budgeted") in labels for _, labels in samples(gateway)), "its series are gone")
 
 
 def test_the_tcp_listener_tells_the_same_and_nothing_else(gateway: GatewayProcess) -> None:

@@ -10,13 +10,14 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from gateway.control.openapi import document
-from gateway.control.operations import OPERATIONS, TELLING
+from gateway.control.operations import EVERY
 from tests.support.gateway_process import GatewayProcess
 from tests.support.mock_process import MockProcess
 
 TOKEN = "t" * 40
 NAMES = {"campaign": "pilot", "run": "r1"}
-SCHEMA = schemathesis.openapi.from_dict(document())
+SCHEMA = schemathesis.openapi.from_dict(document()).exclude(path="/v1/events")
+"""A stream has no end to wait for; tests/integration/test_page.py reads it."""
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,5 @@ def test_each_request_is_answered_as_the_document_says(case: schemathesis.Case, 
 
 
 def test_the_document_has_every_operation_once() -> None:
-    operations = [*OPERATIONS, *TELLING]
-    assert len({operation.name for operation in operations}) == len(operations)
-    assert sum(len(methods) for methods in document()["paths"].values()) == len(operations) >= 28
+    assert len({operation.name for operation in EVERY}) == len(EVERY)
+    assert sum(len(methods) for methods in document()["paths"].values()) == len(EVERY) >= 35

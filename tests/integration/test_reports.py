@@ -106,6 +106,20 @@ def test_labels_are_never_added_up_unawares(tmp_path: Path) -> None:
     assert report(tmp_path / "ledger", across_labels=True)["total"]["calls"] == 2
 
 
+def test_what_is_unpriced_stays_unpriced(tmp_path: Path) -> None:
+    policy = json.dumps({"models": {"m": {"price_currency": "EUR", "price_input": "0.25", "price_output": "1.5"}, "n": {}}})
+    lanes = {"foreground": Lane(calls=2, input_tokens=1_000_001, output_tokens=200_000)}
+    made(tmp_path / "priced", "c", [MadeRun(run="a", lanes=lanes)], policy=policy)
+    found = {(row["by"], row["value"]): row.get("price") for row in report(tmp_path / "priced")["groups"]}
+    assert found["model", "m"] == found["label", ""] == {"currency": "EUR", "amount": "0.550000"}
+    assert found["lane", "foreground"] is None
+    made(tmp_path / "unpriced", "c", [MadeRun(run="a", lanes=lanes)], policy=json.dumps({"models": {"m": {}}}))
+    assert not any("price" in row for row in report(tmp_path / "unpriced")["groups"])
+    open_run = MadeRun(run="a", lanes=lanes)
+    made(tmp_path / "open", "c", [open_run], policy=policy, close=False)
+    assert typed("report", "c", "--ledger", tmp_path / "unpriced").count("unpriced") == 2
+
+
 def test_prompts_that_grow_are_told_by_role(tmp_path: Path) -> None:
     made(tmp_path / "ledger", "c", [MadeRun(run="a", lanes={"foreground": Lane(calls=4, input_tokens=40, output_tokens=4)})])
     rows = {row["role"]: (row["first_bytes"], row["last_bytes"]) for row in report(tmp_path / "ledger")["contexts"]}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.accounting.decision import Count, Decision, Demand, Final, LimitView, Patience, Send, Wait, decide, narrowness, need, unhindered
-from gateway.accounting.limit import Balance, Scope
+from gateway.accounting.limit import Balance, Limits, Scope
 from gateway.accounting.quantity import Quantity
 from tests.unit.accounting.decision_rows import TABLE, demand_of, limit_of
 
@@ -245,7 +245,7 @@ def test_a_shortfall_carries_the_numbers_of_its_limit() -> None:
 def test_what_nothing_hinders_is_what_the_table_sends_as_it_is(view: list[LimitView], demand: Demand, patience: Patience) -> None:
     plain = [LimitView(limit=seen.limit, balance=seen.balance, reopens=seen.reopens) for seen in view]
     balances = {seen.limit.account.key: tuple(seen.balance) for seen in view}
-    at_once = unhindered([seen.limit for seen in view], balances, demand, patience)
+    at_once = unhindered(Limits(seen.limit for seen in view), balances, demand, patience)
     decided = decide(plain, demand, patience)
     as_it_is = isinstance(decided, Send) and decided.output == demand.want and decided.clamped_by is None
     lowered = demand.bound_lowered_want and not demand.exact

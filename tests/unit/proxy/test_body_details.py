@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from gateway.dialects import DIALECTS, received
 from gateway.dialects.body_record import body_record, bytes_by_role, canonical_sha256, sent_record
 from gateway.dialects.dialect import ForwardFacts
 from gateway.dialects.field_spans import field_spans, spans_by_token
+from gateway.dialects.known import Known, whole
 from gateway.dialects.received import Received, write
 from gateway.dialects.structure import structure_of
 from gateway.proxy import body as reading
@@ -60,9 +62,9 @@ BODIES = st.sampled_from(["", " "]).flatmap(lambda blank: objects_of(json_texts(
 EDGES = st.sampled_from([(b"", b""), (b"\xef\xbb\xbf", b""), (b" ", b""), (b"", b"\n"), (b"", b"}"), (b"", b"x"), (b"", b"\0")])
 
 
-def verdict(raw: bytes, bounds: BodyBounds) -> tuple[str, object]:
+def verdict(raw: bytes, bounds: BodyBounds, known: Sequence[Known] = ()) -> tuple[str, object]:
     try:
-        found = receive(raw, bounds)
+        found = receive(raw, bounds, known)
     except BodyRefused as refusal:
         return refusal.code, str(refusal)
     return "", repr(found.value)  # by its text: 1, 1.0, True and -0.0 are told apart, and so is the order of fields
@@ -133,12 +135,14 @@ MESSAGE = st.fixed_dictionaries(
     optional={"tool_calls": CALLS, "x": st.floats(allow_nan=False, allow_infinity=False) | st.integers(), "name": SHORT, "é": st.just(1)},
 )
 MESSAGES = st.lists(MESSAGE, min_size=1, max_size=4)
+TOOLS: list[Any] = [[{"type": "function", "function": {"name": name, "x": {"é": [0.5, 1.0, "größer"]}}} for name in names] for names in ("f", "fg")]
 FIELDS = st.fixed_dictionaries(
     {"model": st.just("m")},
     optional={
         "max_tokens": st.integers(1, 9),
         "temperature": st.floats(0, 2),
-        "tools": st.just([{"type": "function", "function": {"name": "f"}}]),
+        "tools": st.sampled_from([*TOOLS, [], None]),
+        "functions": st.sampled_from([[{"name": "old"}], [], None]),
         "zz": SHORT,
     },
 )
@@ -234,6 +238,77 @@ def test_what_stands_behind_known_messages_is_proven_as_strictly(growth: Growth)
         with pytest.raises(BodyRefused):
             receive(wrong, ROOMY, known)
     assert receive(raw, ROOMY, known).known is not None
+
+
+def test_what_only_looks_like_known_messages_is_read_as_it_is(growth: Growth) -> None:
+    asked(growth, write(said("a")), "m")
+    known = growth.known("c/r", "l", CHAT.name)
+    list_text = write(said("a")["messages"])
+    inside, twice = b'{"x":{"messages":' + list_text + b"}}", b'{"messages":' + list_text + b',"messages":[]}'
+    assert verdict(inside, ROOMY, known) == verdict(inside, ROOMY) == ("", repr(orjson.loads(inside)))
+    for wrong in (twice, list_text, b'{"messages":' + list_text[:-1] + b",]}", b'{"messages":' + list_text[:-1] + b",1}", b'["messages":' + list_text):
+        assert verdict(wrong, ROOMY, known) == verdict(wrong, ROOMY) != ("", "")
+        assert verdict(wrong, ROOMY, known)[0] == "body_invalid"
+
+
+@given(st.lists(SHORT, min_size=1, max_size=2), st.lists(SHORT, max_size=2), FIELDS, FIELDS, st.integers(0, 200), st.sampled_from(list(b'[]{},:"\\mx')))
+@settings(max_examples=150, deadline=None)
+def test_one_wrong_byte_in_a_body_that_continues_another_changes_no_verdict(
+    first: list[str], more: list[str], before: dict[str, Any], behind: dict[str, Any], where: int, byte: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(received, "LEAST_BYTES", 0)
+        learning = Growth()
+        asked(learning, write(said(*first)), "m")
+        known = learning.known("c/r", "l", CHAT.name)
+        raw = write({**before, "messages": said(*first, *more)["messages"], **behind})
+        at = where % (len(raw) + 1)
+        for text in (raw, raw[:at] + bytes([byte]) + raw[at + 1 :], raw[:at] + bytes([byte]) + raw[at:], raw[:at] + raw[at + 1 :]):
+            assert verdict(text, ROOMY, known) == slowly(text, ROOMY)
+
+
+def test_known_messages_are_parsed_only_for_who_asks_for_them(growth: Growth, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked(growth, write(said("a", "b")), "m")
+    parsed: list[object] = []
+    monkeypatch.setattr(received, "_parsed", lambda raw, span: parsed.append(span) or orjson.loads(raw[slice(*span)]))
+    found, request, *_ = asked(growth, write(said("a", "b", "c")), "m")
+    assert parsed == [] and len(request.body["messages"]) == 3
+    with pytest.raises(TypeError):
+        orjson.dumps(request.body)
+    assert whole(request.body) == said("a", "b", "c") and write(request.body) == write(said("a", "b", "c"))
+    assert request.body["messages"][0] == said("a")["messages"][0] and len(parsed) == 1
+    assert found.value["messages"][2:] == said("c")["messages"]
+
+
+def test_tools_that_stay_the_same_are_not_looked_at_again(growth: Growth) -> None:
+    def body(*texts: str, tools: object = TOOLS[1], **more: object) -> bytes:
+        return write({**said(*texts), "tools": tools, **more})
+
+    asked(growth, body("a"), "m")
+    _, request, _, details = asked(growth, body("a", "b"), "m")
+    expected = CHAT.read_request(orjson.loads(body("a", "b")))
+    assert request.known_tools is not None and request.other_parts == () and request.tool_names == ("f", "g")
+    assert (shape_of(request), [*request.rendered_parts]) == (shape_of(expected), [*expected.rendered_parts])
+    plain_details = body_record(body("a", "b"), orjson.loads(body("a", "b")), CHAT.settings, ("f", "g"))
+    assert {name: details[name] for name in plain_details} == plain_details
+    talk = "a", "b"
+    for other in (body(*talk, tools=TOOLS[0]), body(*talk, functions=[]), body(*talk, functions=[{"name": "old"}]), write(said(*talk))):
+        asked(growth, body(*talk), "m")
+        found, request, *_ = asked(growth, other, "m")
+        assert found.known is not None and request.known_tools is None
+
+
+def test_where_a_policy_takes_tools_out_only_the_messages_are_known(growth: Growth) -> None:
+    raw = write({**said("a", "b"), "tools": TOOLS[1]})
+    asked(growth, raw, "m")
+    found = receive(raw, ROOMY, growth.known("c/r", "l", CHAT.name))
+    assert found.known is not None and found.known_of(found.value) is found.known and found.known.tools is not None
+    assert found.known_of({**found.value, "messages": []}) is None
+    ruled = {**found.value, "tools": TOOLS[1][:1]}
+    known = found.known_of(ruled)
+    assert known is not None and (known.messages, known.tools) == (2, None)
+    request, expected = CHAT.read_request(ruled, known=known), CHAT.read_request({**said("a", "b"), "tools": TOOLS[1][:1]})
+    assert (request.tool_names, shape_of(request), [*request.rendered_parts]) == (("f",), shape_of(expected), [*expected.rendered_parts])
 
 
 def test_bounds_hold_over_known_and_new_messages_together(growth: Growth) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gateway.accounting.commands import Refuse
 from gateway.accounting.limit import Shortfall
 from gateway.dialects.dialect import BodyError, Reply
-from gateway.metrics import Metrics
+from gateway.metrics.metrics import Metrics
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.body import BodyRefused
 from gateway.proxy.calls import Route, Unauthorized, Undeclared

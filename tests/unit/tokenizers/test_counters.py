@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from gateway.dialects import DIALECTS
 from gateway.dialects.dialect import CallRequest
+from gateway.dialects.known import Known, KnownMessages, MessagesRead
+from gateway.dialects.structure import Structure
 from gateway.engines import ENGINES
 from gateway.errors import ConfigurationError, EngineFailure
 from gateway.tokenizers import counters
 from gateway.tokenizers.choosing import Encodings, choose_counter
 from gateway.tokenizers.rendered_cache import RenderedCache
+from gateway.tokenizers.shape import shape_of
 from gateway.tokenizers.tokenizer import CannotCount, Counter, Finding, PromptRejected
 from tests.support.asking import request_of
 
@@ -35,6 +40,7 @@ class SmallEngine:
 
     async def post(self, path: str, value: object) -> tuple[int, object]:
         assert isinstance(value, dict)
+        assert orjson.dumps(value)  # as it would go out
         self.asked.append(path)
         self.at_once += 1
         self.most = max(self.most, self.at_once)
@@ -139,6 +145,16 @@ async def test_counts_are_whole_and_what_begins_a_text_is_counted_once(engine: S
         body = said(*texts[:length])
         assert await counter.count(request_of(body), "r") == tokens_of(engine, body)
         assert counter.bound(request_of(body))[0] >= tokens_of(engine, body)
+
+
+async def test_messages_of_which_the_first_are_known_are_counted_whole(engine: SmallEngine) -> None:
+    body = said("one", "two", "three")
+    read = MessagesRead()
+    known = Known(messages=2, list_bytes=9, sha256="", structure=Structure(members=6, plain=True), read=read, by_role={})
+    late = KnownMessages(known, body["messages"][2:], lambda: list(body["messages"]))
+    request = replace(request_of(body), body={**body, "messages": late})
+    assert await counter_of(engine).count(request, "r") == tokens_of(engine, body)
+    assert shape_of(request) == shape_of(request_of(body))
 
 
 async def test_a_rest_whose_special_tokens_are_not_where_the_text_has_them_is_counted_whole(engine: SmallEngine) -> None:
