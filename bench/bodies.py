@@ -19,7 +19,7 @@ WORDS = (
     *('"key":', "'x'", "{}", "[]", "()", "\\", "\t", "    "),
 )
 OUTPUT_TOKENS = 32_000
-"""As agents ask for. The engine's events hold a dozen tokens each, for they bear its clock: a lower ceiling would be passed, and the gateway would count and cut."""
+"""As agents ask for. The engine's events hold a dozen tokens each, for they bear its clock: a lower ceiling would be passed, and so counted and cut."""
 
 
 def body(size: str, model: str, *, stream: bool) -> bytes:
