@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.cli.report_views import lasting
+from gateway.cli.report_views import lasting, of_known
 from gateway.cli.screen import Column, Line, Table, View
-from gateway.cli.words import Kind
+from gateway.cli.words import UNKNOWN, Kind
 
 Json = Mapping[str, Any]
 
@@ -55,15 +55,10 @@ def compare_views(document: Json) -> list[View]:
 def _summary(each: Json, names: list[str]) -> dict[str, Any]:
     runs, medians = each["runs"], each["medians"]
     row = {"campaign": each["campaign"], "opened": runs["opened"], "missing": len(runs["missing"]) if "missing" in runs else runs.get("missing_count")}
-    row |= {name: _of(each["outcomes"][name]) for name in names}
+    row |= {name: of_known(each["outcomes"][name]) for name in names}
     if medians:
         row |= medians | {"waiting": lasting(medians["waiting_ms"]), "computing": lasting(medians["computing_ms"])}
     return row
-
-
-def _of(counted: Json) -> str:
-    """`14/24`; what is not known stands beside it, in neither number's favour."""
-    return f"{counted['reached']}/{counted['of']}" + (f", {counted['unknown']} not known" if counted["unknown"] else "")
 
 
 def _pair(pair: Json, name: str) -> dict[str, Any]:
@@ -96,4 +91,4 @@ def _row(row: Json, names: list[str]) -> dict[str, Any]:
 
 
 def _tokens(lane: Json) -> str:
-    return f"{lane['input_tokens']} + {lane['output_tokens']}" + (f" ({lane['unknown']} not known)" if lane["unknown"] else "")
+    return f"{lane.get('input_tokens', UNKNOWN)} + {lane.get('output_tokens', UNKNOWN)}" + (f" ({lane['unknown']} not known)" if lane["unknown"] else "")

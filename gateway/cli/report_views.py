@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from gateway.cli.screen import Column, Facts, Line, Table, View
-from gateway.cli.words import Kind
+from gateway.cli.usage_views import known, sources_table
+from gateway.cli.words import UNKNOWN, Kind, printable
 
 Json = Mapping[str, Any]
 
@@ -17,9 +18,10 @@ SUMS: Final = (
     Column("output", "OUTPUT\nUSED", Kind.NUMBER),
     Column("both", "BOTH", Kind.NUMBER),
     Column("unknown", "UNKNOWN\nUSAGE", Kind.NUMBER),
+    Column("open", "OPEN", Kind.NUMBER),
     Column("charged_input", "CHARGED\nINPUT", Kind.NUMBER),
     Column("charged_output", "CHARGED\nOUTPUT", Kind.NUMBER),
-    Column("share", "SHARE OF\nCALLS"),
+    Column("share", "SHARE OF\nCALLS, INPUT, OUTPUT"),
     Column("outcomes", "OUTCOMES"),
 )
 SOURCES: Final = (
@@ -57,7 +59,26 @@ CONTEXTS: Final = (
     Column("first_bytes", "FIRST CALL\nBYTES", Kind.NUMBER),
     Column("last_bytes", "LAST CALL\nBYTES", Kind.NUMBER),
 )
-CORRECTIONS: Final = (Column("call", "CALL"), Column("run", "RUN"), Column("was", "WAS"), Column("usage", "IS"), Column("reason", "WHY"))
+CORRECTIONS: Final = (
+    Column("run", "RUN"),
+    Column("call", "CALL"),
+    Column("was", "WAS"),
+    Column("is", "IS"),
+    Column("reason", "WHY"),
+    Column("evidence", "EVIDENCE"),
+    Column("number", "ENTRY", Kind.NUMBER),
+)
+ATTEMPTS: Final = (
+    Column("run", "RUN"),
+    Column("task", "TASK"),
+    Column("repeat", "REPEAT", Kind.OPTIONAL_NUMBER),
+    Column("label", "LABEL"),
+    Column("state", "STATE"),
+    Column("results", "DECLARED"),
+    Column("stopped_by", "STOPPED BY"),
+    Column("conflicts", "CONFLICTS"),
+)
+DECLARED: Final = (Column("label", "LABEL"), Column("outcome", "OUTCOME"), Column("reached", "REACHED"))
 RUNS: Final = (
     Column("planned", "planned", Kind.OPTIONAL_NUMBER),
     Column("opened", "opened", Kind.NUMBER),
@@ -66,6 +87,7 @@ RUNS: Final = (
     Column("missing", "missing"),
     Column("unplanned", "unplanned"),
 )
+NO_OUTCOME: Final = "Declared: nothing."
 NOTE: Final = (
     "Used is what is known to be used, charged is what counts against limits; neither is added to the other. "
     "Added up, times that overlap count more than once; on the clock, once. Calls whose end nobody saw are in no time."
@@ -81,16 +103,18 @@ def report_views(report: Json) -> list[View]:
         Line(),
         Facts(title="Runs", row=runs, columns=RUNS),
     ]
+    views += [Line(), Table(title="Run by run", columns=ATTEMPTS, rows=report["attempts"], empty="Run by run: no runs.")]
+    views += [Line(), Table(title="Declared", columns=DECLARED, rows=[{**row, "reached": of_known(row)} for row in report["declared"]], empty=NO_OUTCOME)]
     for by, title in (("lane", "By lane"), ("label", "By label"), ("model", "By model"), ("run", "By run")):
         views += [Line(), _sums(report, by, title)]
     if "total" not in report and report["labels"]:
         named = ", ".join(label or "(none)" for label in report["labels"])
         views.append(Line(f"No line over all: it would cover the labels {named}. --across-labels gives one."))
-    views += [Line(), Table(title="Where the numbers come from", columns=SOURCES, rows=_sources(report))]
+    empty = "Where the numbers come from: no call has ended."
+    views += [Line(), Table(title="Where the numbers come from", columns=SOURCES, rows=_sources(report), empty=empty)]
     views += [Line(), *_times(report), Line()]
-    views.append(Table(title="Prompts, as medians over runs", columns=CONTEXTS, rows=report["contexts"]))
-    if report["corrections"]:
-        views += [Line(), Table(title="Corrected", columns=CORRECTIONS, rows=report["corrections"])]
+    views.append(Table(title="Prompts, as medians over runs", columns=CONTEXTS, rows=report["contexts"], empty="Prompts: none is on record."))
+    views += [Line(), Table(title="Corrected", columns=CORRECTIONS, rows=[_corrected(row) for row in report["corrections"]], empty="Corrected: nothing.")]
     return [*views, Line(), *_ends(report), Line(NOTE)]
 
 
@@ -104,16 +128,18 @@ def _sums(report: Json, by: str, title: str) -> Table:
 
 
 def _sum(group: Json) -> dict[str, Any]:
-    usage, charge = group["usage"], group["charge"]
+    usage, charge, ended = group["usage"], group["charge"], group["calls"] - group["open"]
+    read, made = known(usage["input_tokens"], ended), known(usage["output_tokens"], ended)
     return {
         "calls": group["calls"],
-        "input": usage["input_tokens"]["sum"],
-        "output": usage["output_tokens"]["sum"],
-        "both": usage["input_tokens"]["sum"] + usage["output_tokens"]["sum"],
+        "input": read,
+        "output": made,
+        "both": None if read is None or made is None else read + made,
         "unknown": max(usage["input_tokens"]["unknown"], usage["output_tokens"]["unknown"]),
+        "open": group["open"],
         "charged_input": charge["input_tokens"],
         "charged_output": charge["output_tokens"],
-        "share": _per_mille(group["share"]["calls"]) if "calls" in group.get("share", {}) else "",
+        "share": _shares(group["share"]) if "share" in group else "",
         "outcomes": group["outcomes"],
         "price": "{currency} {amount}".format(**group["price"]) if "price" in group else "unpriced",
     }
@@ -121,11 +147,26 @@ def _sum(group: Json) -> dict[str, Any]:
 
 def _sources(report: Json) -> list[dict[str, Any]]:
     return [
-        {"label": group["label"], "source": source, **of, "share": _per_mille(round(1000 * of["calls"] / group["calls"]))}
+        {"label": group["label"], **of, "share": _per_mille(round(1000 * group["sources"][of["source"]]["calls"] / group["calls"]))}
         for group in report["groups"]
         if group["by"] == "label"
-        for source, of in sorted(group["sources"].items())
+        for of in sources_table(dict(sorted(group["sources"].items()))).rows
     ]
+
+
+def _shares(share: Json) -> str:
+    """Of what its label came to; a share of what is not wholly known is not known."""
+    return ", ".join(_per_mille(share[name]) if name in share else UNKNOWN for name in ("calls", "input_tokens", "output_tokens"))
+
+
+def _corrected(row: Json) -> dict[str, Any]:
+    """Usage and what was charged for it, or a run's results: both values."""
+    return {**row, **{name: row[name].get("results") or _values(row[name]) for name in ("was", "is")}}
+
+
+def _values(of: Json) -> Json:
+    charged = " + ".join(str(of["charge"].get(name, 0)) for name in ("input_tokens", "output_tokens"))
+    return {**of["usage"], "source": of["source"], "charged": charged}
 
 
 def _times(report: Json) -> list[View]:
@@ -133,7 +174,8 @@ def _times(report: Json) -> list[View]:
     kinds = [{"what": what, "calls": times[what]["calls"], "sum": lasting(times[what]["sum_ms"]), "union": lasting(times[what]["union_ms"])} for what in KINDS]
     rows: list[dict[str, Any]] = [*kinds, {"what": "campaign, opening to closing or last entry", "union": lasting(times["wall_ms"])}]
     if "window" not in times:
-        return [Table(title="Times", columns=TIMES, rows=rows), Line("Nothing ran: there is no window, no occupancy and no rate.")]
+        why = f"Of {times['not_known']} calls no end is known" if times["not_known"] else "Nothing ran"
+        return [Table(title="Times", columns=TIMES, rows=rows), Line(f"{why}: there is no window, no occupancy and no rate.")]
     rows.insert(2, {"what": "window, first call to last", "union": lasting(times["window"]["ms"])})
     rows.insert(3, {"what": "all slots idle within it", "union": lasting(times["idle"]["ms"])})
     busy = [
@@ -159,9 +201,21 @@ KINDS: Final = ("waiting", "computing")
 
 def _ends(report: Json) -> list[View]:
     said = [Line(f"stopped by {limit}: {', '.join(runs)}") for limit, runs in sorted(report["stopped_by"].items())]
-    refused = ", ".join(f"{code} {count}" for code, count in sorted(report["refused"].items())) or "none"
     silent = report["silent_length_ends"]
-    return [*said, Line(f"refused: {refused}"), Line(f"reached a length end and said nothing: {silent['count']}"), Line()]
+    return [*said, *(_refused(report["refused"]) or [Line("refused: none")]), Line(f"reached a length end and said nothing: {silent['count']}"), Line()]
+
+
+def _refused(refused: Json) -> list[View]:
+    """A line a label: no number over two."""
+    return [
+        Line(f"refused{f' ({printable(label)})' if label else ''}: " + ", ".join(f"{code} {count}" for code, count in sorted(codes.items())))
+        for label, codes in sorted(refused.items())
+    ]
+
+
+def of_known(counted: Json) -> str:
+    """`14/24`; what is not known stands beside it, in neither number's favour."""
+    return f"{counted['reached']}/{counted['of']}" + (f", {counted['unknown']} not known" if counted["unknown"] else "")
 
 
 def lasting(ms: int) -> str:

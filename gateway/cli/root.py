@@ -31,6 +31,7 @@ from gateway.cli.receipt import receipt
 from gateway.cli.reconcile import reconcile
 from gateway.cli.report import compare, report
 from gateway.cli.run import run
+from gateway.cli.selftest import selftest
 from gateway.cli.serve import serve
 from gateway.cli.up import up
 from gateway.cli.upstream import upstream
@@ -95,7 +96,7 @@ def root() -> None:
     """
 
 
-SERVING = (serve, up, demo, doctor, policy, upstream, mock_engine, version)
+SERVING = (serve, up, demo, doctor, selftest, policy, upstream, mock_engine, version)
 DRIVING = (campaign, run, preflight, explain, correct, exec_, key)
 READING = (page, usage, receipt, reconcile, report, compare, export, capture, ledger)
 for _command in (*SERVING, *DRIVING, *READING):

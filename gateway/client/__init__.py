@@ -5,6 +5,8 @@ The rule: it imports nothing of the gateway's other rooms, only the standard lib
 * control.py: `ControlClient`, one method a route
 * dispatch.py: `DispatchWriter`, a dispatch record for a driver of its own; gateway-dispatch-1.schema.json beside it says its form
 * driver.py: `Driver` and `AsyncDriver`: a run from its opening to its receipt
+* ready.py: whether the gateway is ready, as a command for a container's health check
+* selftest.py: what can be reached from inside a sandbox; one file that runs by itself
 """
 
 from __future__ import annotations

@@ -11,11 +11,8 @@ from gateway.control.services import ControlServices
 from gateway.control.token import token_required
 from gateway.errors import ConfigurationError
 from gateway.logs import log
-from gateway.settings.declaration import Control
+from gateway.settings.declaration import TOKEN_MIN, Control
 from gateway.settings.listeners import server_tls
-
-TOKEN_MIN = 32
-"""Characters of a token: whoever has it may spend."""
 
 
 class Surfaces:

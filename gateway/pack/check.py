@@ -27,6 +27,7 @@ Kept = dict[tuple[str, int], str]
 
 FIRST, RUNS = "chains/campaign.jsonl", "chains/runs/"
 FILES = {"README.md", "SHA256SUMS", "aggregates.csv", "aggregates.json", "calls.csv", "calls.jsonl", FIRST, "check.py", "check_rows.py", "heads.json"}
+EVENTS, SAID = {"halt", "resume", "close_campaign", "fingerprint"}, {"as_of", "campaign", "format", "gateway_version"}
 FILES |= {"protocol.json", "receipts.json", "reconciliation.json", "refusals.jsonl", "runs.csv", "runs.json"}
 
 
@@ -106,7 +107,9 @@ def campaign_chain(folder: Path, protocol: Row, kept: Kept) -> tuple[dict[str, t
     called = "campaign:" + protocol["campaign"]
     runs: dict[str, tuple[Row, str]] = {}
     vouched: dict[str, list[Row]] = {}
+    lines: dict[str, Row] = {}
     receipts: list[Row] = []
+    events: list[Row] = []
     head: Row = {}
     opening: Row = {}
     for entry, hashed in chain(folder, FIRST, called, bytes(32), kept):
@@ -119,13 +122,20 @@ def campaign_chain(folder: Path, protocol: Row, kept: Kept) -> tuple[dict[str, t
             runs[entry["run"]] = (entry, hashed)
         elif kind == "run_receipt":
             vouched.setdefault(entry["run"], []).append(entry)
+            lines[entry["run"]] = entry
         elif kind == "receipt":
             ask(entry["head"] == head, f"{FIRST}: receipt {entry['receipt']} names another head")
+            for name, made in remake.campaign_totals({run: of.get("label", "") for run, (of, _) in runs.items()}, lines).items():
+                ask(entry[name] == made, f"{FIRST}: receipt {entry['receipt']} has other {name} than its runs' receipts add up to")
             receipts.append({**entry, "hash": hashed})
+        elif kind in EVENTS:
+            events.append(entry)
         head = {"chain": called, "sequence": entry["sequence"], "hash": hashed}
+        ask(entry["number"] <= protocol["as_of"], f"{FIRST}:{entry['sequence']}: is younger than the entry as of which this pack is said to be")
     ask(opening, FIRST + ": is empty")
-    for name in ("policy", "policy_name", "policy_hash"):
-        ask(protocol[name] == opening[name], f"protocol.json: its {name} is not that of the opening")
+    made = remake.protocol(opening, events, [of for of, _ in runs.values()])
+    for name in sorted({*made, *protocol} - SAID):
+        ask(protocol.get(name) == made.get(name), f"protocol.json: its {name} is not that of the campaign's chain")
     ask(hashlib.sha256(opening["policy"].encode()).hexdigest() == opening["policy_hash"], FIRST + ":1: its policy has another hash")
     return runs, vouched, receipts, head
 
@@ -163,6 +173,7 @@ def run_chain(
             ask(entry["totals"] == remake.run_totals(calls, refused), where + "the receipt's totals are not what the chain before it adds up to")
             line = vouched[len(receipts)] if len(receipts) < len(vouched) else {}
             ask(line.get("hash") == hashed, f"{where}the campaign's chain vouches for another receipt {entry['receipt']}")
+            ask(line["totals"] == entry["totals"], f"{where}the campaign's chain has other totals of receipt {entry['receipt']}")
             receipts.append({**entry, "hash": hashed})
         head = {"chain": head["chain"], "sequence": entry["sequence"], "hash": hashed}
     ask(len(receipts) == len(vouched), f"{name}: the campaign's chain vouches for {len(vouched)} receipts, here are {len(receipts)}")

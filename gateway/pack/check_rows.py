@@ -29,7 +29,9 @@ def close(row: Row, entry: Row) -> None:
         was: Row = {name: row.pop(name) for name in ("source", "usage", "charge", "reason", "evidence") if name in row}
         row.setdefault("was", []).append({**was, "number": row["closing_number"]})
     row.update({name: entry[name] for name in CLOSED if name in entry})
-    row.update(status=ENDS[entry["kind"]], ended_ms=entry["at_ms"], closing_number=entry["number"])
+    row.update(status=ENDS[entry["kind"]], closing_number=entry["number"])
+    if entry["kind"] != "adjust":
+        row["ended_ms"] = entry["at_ms"]
     if "details" in entry:
         row["seen"] = entry["details"]
 
@@ -100,9 +102,38 @@ def aggregates(calls: list[Row]) -> Iterator[Row]:
         yield {"by": by, "value": value, "label": label, "open": still, **totals(found)}
 
 
+def protocol(opening: Row, events: list[Row], runs: list[Row]) -> Row:
+    made = {"opened_ms": opening["at_ms"], "limits_hashes": sorted({run["limits_hash"] for run in runs if "limits_hash" in run})}
+    made.update({name: opening[name] for name in ("policy", "policy_name", "policy_hash", "planned_runs") if name in opening})
+    made["events"] = [{name: event[name] for name in ("kind", "at_ms", "reason", "upstream", "details") if name in event} for event in events]
+    plan = opening.get("details", {}).get("plan")
+    return {**made, "plan": plan} if plan else made
+
+
+def campaign_totals(labels: dict[str, str], lines: Rows) -> Row:
+    """What a receipt of the campaign says of its runs, by the last line of each. `labels`: by run."""
+    sums: Rows = {}
+    for run, line in lines.items():
+        of = sums.setdefault(labels[run], {"label": labels[run], "runs": 0, "totals": {}})
+        of["runs"] += 1
+        of["totals"] = added(of["totals"], line["totals"])
+    runs = [{"run": run, "receipt": line["receipt"], "hash": line["hash"]} for run, line in sorted(lines.items())]
+    return {"opened_runs": len(labels), "runs": runs, "labels": [of for _, of in sorted(sums.items())]}
+
+
+def added(one: Row, other: Row) -> Row:
+    """Numbers of the same name, at every depth."""
+    found = dict(one)
+    for name, value in other.items():
+        found[name] = added(found.get(name, {}), value) if isinstance(value, dict) else found.get(name, 0) + value
+    return found
+
+
 def cell(row: Any, column: str) -> str:
-    for part in column.split("."):
-        row = row.get(part) if isinstance(row, dict) else None
+    while isinstance(row, dict) and column not in row:  # a name may have a dot of its own
+        part, _, column = column.partition(".")
+        row = row.get(part) if column else None
+    row = row[column] if isinstance(row, dict) else None
     if isinstance(row, str):
         return "'" + row if row[:1] in ("=", "+", "-", "@", "\t", "\r") else row
     return "" if row is None else str(row).lower() if isinstance(row, bool) else " ".join(map(str, row)) if isinstance(row, list) else str(row)

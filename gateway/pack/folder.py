@@ -25,7 +25,8 @@ class PackFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._made = path.with_name(f".{path.name}.{os.getpid()}.part")
+        real = path.resolve()
+        self._made = real.with_name(f".{real.name}.{os.getpid()}.part")
         self._sums: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -38,9 +39,12 @@ class PackFolder:
         if kind is not None:
             shutil.rmtree(self._made, ignore_errors=True)
             return
-        if self.path.exists():
-            self.path.rmdir()
-        self._made.rename(self.path)
+        if not self.path.exists():
+            self._made.rename(self.path)
+            return
+        for name in sorted((child.name for child in self._made.iterdir()), key=lambda name: name == SUMS):  # somebody may stand in that folder: it stays
+            self._made.joinpath(name).rename(self.path / name)
+        self._made.rmdir()
 
     def lines(self, name: str, lines: Iterable[bytes]) -> int:
         """One line each, as they come: never held whole. How many."""

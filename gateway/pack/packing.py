@@ -15,7 +15,7 @@ from gateway.accounting.receipt import given_out, run_tally
 from gateway.errors import NotFound
 from gateway.pack.folder import AppendedFile, PackFolder
 from gateway.pack.readme import readme
-from gateway.pack.tables import AGGREGATE_COLUMNS, CALL_COLUMNS, RUN_COLUMNS, header, line
+from gateway.pack.tables import AGGREGATE_COLUMNS, CALL_COLUMNS, header, line, run_columns
 from gateway.reports.aggregates import Aggregates
 from gateway.reports.call_rows import Row, call_rows
 from gateway.reports.run_rows import run_row
@@ -126,7 +126,8 @@ def _head(pack: Pack, entry: LedgerEntry) -> None:
 def _sums(pack: Pack, folder: PackFolder) -> None:
     aggregates = pack.aggregates.rows()
     folder.document("runs.json", pack.runs)
-    folder.text("runs.csv", header(RUN_COLUMNS) + "".join(line(RUN_COLUMNS, row) for row in pack.runs))
+    columns = run_columns(pack.runs)
+    folder.text("runs.csv", header(columns) + "".join(line(columns, row) for row in pack.runs))
     folder.document("aggregates.json", aggregates)
     folder.text("aggregates.csv", header(AGGREGATE_COLUMNS) + "".join(line(AGGREGATE_COLUMNS, row) for row in aggregates))
     folder.document("receipts.json", pack.receipts)
@@ -135,6 +136,7 @@ def _sums(pack: Pack, folder: PackFolder) -> None:
 
 def _protocol(pack: Pack) -> Row:
     opening = pack.events[0]
+    plan = cast(Row, opening.get("details", {})).get("plan")
     return {
         "format": FORMAT,
         "gateway_version": __version__,
@@ -147,4 +149,5 @@ def _protocol(pack: Pack) -> Row:
         "limits_hashes": sorted({cast(str, run["limits_hash"]) for run in pack.runs if "limits_hash" in run}),
         "events": [{name: event[name] for name in ("kind", "at_ms", "reason", "upstream", "details") if name in event} for event in pack.events[1:]],
         **({"planned_runs": opening["planned_runs"]} if "planned_runs" in opening else {}),
+        **({"plan": plan} if plan else {}),
     }

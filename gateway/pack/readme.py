@@ -7,6 +7,7 @@ from typing import cast
 
 from gateway.accounting.tally import Content
 
+LISTED_MAX = 20
 TEXT = """# Campaign {campaign}
 
 {summary}
@@ -26,7 +27,7 @@ Python 3.10 or later and nothing else, no network. It makes every call, run and 
 missing, changed or unexpected, or the first entry that does not fit. Who kept a receipt or a head holds the pack against it: `python3 check.py --against FILE`.
 
 **What it proves**: to anyone who kept a receipt or a head of this campaign, that nothing before it was changed, left out or added since; not that what the
-operator wrote down was true to begin with.
+operator wrote down was true to begin with. This page and `reconciliation.json` follow from no chain: only `SHA256SUMS` holds them.
 
 {heads}
 
@@ -56,9 +57,7 @@ def readme(protocol: Content, runs: list[dict[str, object]], aggregates: list[di
         f"Opened {opened} under policy `{protocol['policy_name']}`, hash `{protocol['policy_hash']}`. {len(runs)} runs: {states.count('closed')} closed, "
         f"{states.count('closing')} closing, {states.count('open')} open. As of entry {protocol['as_of']} of the ledger."
     )
-    if "planned_runs" in protocol:
-        missing = max(0, cast(int, protocol["planned_runs"]) - len(runs))
-        summary += f" {protocol['planned_runs']} runs were planned; {missing} did not happen, and are missing, neither a failure nor a zero."
+    summary += _missing(protocol, {cast(str, run["run"]) for run in runs})
     campaign_head, open_runs = heads[0], [head for head, run in zip(heads[1:], _with_entries(runs, heads), strict=False) if run]
     text = f"The campaign's head is number {campaign_head['sequence']}, `{campaign_head['hash']}`."
     if open_runs:
@@ -66,6 +65,18 @@ def readme(protocol: Content, runs: list[dict[str, object]], aggregates: list[di
     return TEXT.format(
         campaign=protocol["campaign"], summary=summary, sums="\n".join(map(_sum, (row for row in aggregates if row["by"] == "label"))), heads=text
     )
+
+
+def _missing(protocol: Content, opened: set[str]) -> str:
+    """By name where the plan has names: a run that nobody planned stands for none that did not happen."""
+    plan = cast("list[list[object]]", protocol.get("plan", []))
+    planned = len(plan) if plan else cast("int | None", protocol.get("planned_runs"))
+    if planned is None:
+        return ""
+    named = [f"`{row[0]}`" for row in plan if row[0] not in opened]
+    missing = len(named) if plan else max(0, planned - len(opened))
+    listed = f" ({', '.join(named[:LISTED_MAX])}{', …' if missing > LISTED_MAX else ''})" if named else ""
+    return f" {planned} runs were planned; {missing} did not happen{listed}, and are missing, neither a failure nor a zero."
 
 
 def _with_entries(runs: list[dict[str, object]], heads: list[dict[str, object]]) -> list[bool]:
@@ -78,7 +89,8 @@ def _sum(row: Content) -> str:
     usage, charge = cast("dict[str, dict[str, int]]", row["usage"]), cast("dict[str, int]", row["charge"])
     known = [_known(usage[column]) for column in ("input_tokens", "output_tokens")]
     charged = [f"{charge.get(column, 0):,}" for column in ("requests", "input_tokens", "output_tokens")]
-    return " | ".join(["| " + (cast(str, row["value"]) or "(none)"), f"{row['calls']:,}", *known, *charged]) + " |"
+    label = cast(str, row["value"]).replace("\\", "\\\\").replace("|", "\\|")
+    return " | ".join(["| " + (label or "(none)"), f"{row['calls']:,}", *known, *charged]) + " |"
 
 
 def _known(of: dict[str, int]) -> str:

@@ -23,7 +23,13 @@ RUN_COLUMNS = (
     *(f"totals.{column}" for column in (*SUMS, *CHARGE)),
     *("results.turn_end", "results.exit", "results.judge", "stopped_by", "conflicts", "limits_hash", "receipt.receipt", "receipt.hash"),
 )
+OUTCOMES = "results.outcomes."
 AGGREGATE_COLUMNS = ("by", "value", "label", "calls", "open", *SUMS, *CHARGE)
+
+
+def run_columns(runs: Sequence[Content]) -> tuple[str, ...]:
+    """With a column for each outcome that some run declares."""
+    return (*RUN_COLUMNS, *sorted({name for run in runs for name in flat(run) if name.startswith(OUTCOMES)}))
 
 
 def header(columns: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ there is no rate.
 - `intervals.py`: times that overlap: their sum, their union, and the gaps
 - `times.py`: waiting, computing, idling, occupancy, rates
 - `prices.py`: what calls would have cost, where a policy declares prices
+- `corrections.py`: what was corrected, with both values
 - `contexts.py`: how prompts grew, by role
 - `campaign.py`: the report of a campaign
 - `comparison.py`: campaigns side by side, paired run by run

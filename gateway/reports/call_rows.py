@@ -39,6 +39,8 @@ def _close(row: Row, content: Content) -> None:
         was = {name: row.pop(name) for name in REPLACED if name in row}
         cast("list[Row]", row.setdefault("was", [])).append({**was, "number": row["closing_number"]})
     row |= {name: content[name] for name in (*CLOSED, "reason", "evidence") if name in content}
-    row |= {"status": STATUS[cast(str, content["kind"])], "ended_ms": content["at_ms"], "closing_number": content["number"]}
+    row |= {"status": STATUS[cast(str, content["kind"])], "closing_number": content["number"]}
+    if content["kind"] != "adjust":  # a correction says nothing of the end
+        row["ended_ms"] = content["at_ms"]
     if "details" in content:
         row["seen"] = content["details"]

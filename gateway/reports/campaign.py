@@ -10,13 +10,16 @@ from gateway.accounting.tally import added
 from gateway.reports.aggregates import Aggregates
 from gateway.reports.call_rows import Row
 from gateway.reports.contexts import Contexts
+from gateway.reports.corrections import corrections
 from gateway.reports.gathering import CampaignRead, Chains, RunRead, read_campaign
+from gateway.reports.outcomes import tallied
 from gateway.reports.prices import declared, priced, summed
 from gateway.reports.times import Times, rates
 
 SILENT_MAX = 1_000
 """Calls that are listed one by one."""
 LENGTH_ENDS = ("length", "cap_cut")
+ATTEMPT = ("run", "label", "task", "repeat", "state", "results", "stopped_by", "conflicts", "pins")
 
 
 class _Look:
@@ -26,7 +29,8 @@ class _Look:
         self.aggregates = Aggregates()
         self.times = Times()
         self.contexts = Contexts()
-        self.refused: dict[str, int] = {}
+        self.refused: dict[str, dict[str, int]] = {}
+        """By label and code."""
         self.stopped_by: dict[str, list[str]] = {}
         self.corrections: list[Row] = []
         self.silent: list[str] = []
@@ -36,14 +40,13 @@ class _Look:
         self.aggregates.add(name, label, run.calls, run.tally.calls)
         self.contexts.add(label, run.sent)
         for code, count in run.tally.refused.items():
-            self.refused[code] = self.refused.get(code, 0) + count
+            of_label = self.refused.setdefault(label, {})
+            of_label[code] = of_label.get(code, 0) + count
         if stopped_by := run.tally.stopped_by:
             self.stopped_by.setdefault(stopped_by, []).append(name)
+        self.corrections.extend(corrections(run))
         for call in run.sent:
             self.times.add(call)
-            if call["status"] == "adjusted":
-                was = cast("list[Row]", call["was"])
-                self.corrections.append({"call": call["call"], "run": name, "was": was[-1]["usage"], "usage": call["usage"], "reason": call.get("reason", "")})
             if _silent(call):
                 self.silent.append(cast(str, call["call"]))
 
@@ -69,6 +72,8 @@ def campaign_report(ledger: Chains, campaign: str, *, as_of: int = 0, across_lab
         "opened_ms": read.opening["at_ms"],
         **({"closed_ms": read.closed_ms} if read.closed_ms else {}),
         "runs": runs_done(read),
+        "attempts": [{name: run[name] for name in ATTEMPT if name in run} for run in read.runs],
+        "declared": tallied(read.runs),
         "labels": [row["label"] for row in labels],
         "groups": [{**row, "share": _share(row, labels)} for row in groups],
         **({"total": total} if total else {}),
@@ -98,11 +103,11 @@ def runs_done(read: CampaignRead) -> Row:
     opened = [cast(str, run["run"]) for run in read.runs]
     states = [run["state"] for run in read.runs]
     done: Row = {"opened": len(opened), "open": states.count("open"), "closing": states.count("closing"), "closed": states.count("closed")}
-    named = planned_names(read.opening)
+    named = dict.fromkeys(planned_names(read.opening))
     planned = read.opening.get("planned_runs")
     if named:
-        done |= {"planned": len(named), "missing": [run for run in named if run not in set(opened)]}
-        done["unplanned"] = [run for run in opened if run not in set(named)]
+        there = set(opened)
+        done |= {"planned": len(named), "missing": [run for run in named if run not in there], "unplanned": [run for run in opened if run not in named]}
     elif isinstance(planned, int):
         done |= {"planned": planned, "missing_count": max(0, planned - len(opened))}
     return done
@@ -126,11 +131,11 @@ def _known(row: Row, column: str) -> int | None:
 
 
 def _rates(labels: list[Row], times: Row) -> Row:
-    """A label each; nothing where nothing ran."""
+    """A label each; nothing where nothing ran, and no rate of what is not known in every call."""
     found: Row = {}
     for row in labels:
-        usage = cast("dict[str, dict[str, int]]", row["usage"])
-        amounts = {"calls": cast(int, row["calls"]), **{column: usage[column]["sum"] for column in ("input_tokens", "output_tokens")}}
+        known = {column: _known(row, column) for column in ("input_tokens", "output_tokens")}
+        amounts = {"calls": cast(int, row["calls"]), **{column: amount for column, amount in known.items() if amount is not None}}
         window = cast(Row, times.get("window", {})).get("ms", 0)
         per = {"window": rates(amounts, cast(int, window)), "wall": rates(amounts, cast(int, times["wall_ms"])) if window else None}
         found[cast(str, row["label"])] = {name: rate for name, rate in per.items() if rate is not None}

@@ -1,6 +1,7 @@
 """Campaigns side by side. Runs are paired by what they are attempts at; a run that one side lacks is missing there, and in no other number.
 
-Medians are over every run that was opened, failed ones included: leaving those out would compare each campaign's luckier part.
+Medians are over every run that was opened, failed ones included: leaving those out would compare each campaign's luckier part. A run of whose usage
+nothing is known has no number there, and is counted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from gateway.errors import GatewayError
 from gateway.reports.call_rows import Row
 from gateway.reports.campaign import runs_done
 from gateway.reports.gathering import CampaignRead, Chains, RunRead, read_campaign
-from gateway.reports.outcomes import names_of, reached
+from gateway.reports.outcomes import names_of, reached, tally
 from gateway.reports.times import Times
 
 PAIR_BY = ("task", "repeat", "label", "run")
@@ -39,11 +40,11 @@ class _Side:
         lanes: dict[str, Row] = {}
         for call in run.sent:
             times.add(call)
-            lane = lanes.setdefault(cast(str, call["lane"]), {"calls": 0, "input_tokens": 0, "output_tokens": 0, "unknown": 0})
+            lane = lanes.setdefault(cast(str, call["lane"]), {"calls": 0, "unknown": 0})
             usage = cast("dict[str, int]", call.get("usage", {}))
             lane["calls"] = cast(int, lane["calls"]) + 1
-            for column in ("input_tokens", "output_tokens"):
-                lane[column] = cast(int, lane[column]) + usage.get(column, 0)
+            for column in {"input_tokens", "output_tokens"} & usage.keys():
+                lane[column] = cast(int, lane.get(column, 0)) + usage[column]
             lane["unknown"] = cast(int, lane["unknown"]) + (not {"input_tokens", "output_tokens"} <= usage.keys())
         found = times.document({}, (0, 0))
         waiting, computing = cast("dict[str, int]", found["waiting"]), cast("dict[str, int]", found["computing"])
@@ -73,14 +74,10 @@ class _Side:
 
     def summary(self, outcomes: Sequence[str]) -> Row:
         runs = self.read.runs
-        counted: Row = {}
-        for name in outcomes:
-            known = [found for run in runs if (found := reached(run, name)) is not None]
-            counted[name] = {"reached": sum(known), "of": len(runs), "unknown": len(runs) - len(known)}
         return {
             "campaign": self.read.campaign,
             "runs": runs_done(self.read),
-            "outcomes": counted,
+            "outcomes": {name: tally(runs, name) for name in outcomes},
             "medians": self._medians(),
             "policy_hash": self.read.opening["policy_hash"],
         }
@@ -90,12 +87,9 @@ class _Side:
             return {}
         found: Row = {}
         for column in ("calls", "input_tokens", "output_tokens"):
-            sums = [
-                sum(cast(int, lane[column]) for lane in cast("dict[str, Row]", metrics["lanes"]).values())
-                for run in self.read.runs
-                for metrics in [self._metrics[cast(str, run["run"])]]
-            ]
-            found[column] = round(median(sums))
+            sums = [amount for run in self.read.runs if (amount := _over_lanes(self._metrics[cast(str, run["run"])], column)) is not None]
+            if sums:
+                found[column] = round(median(sums))
         for column in ("waiting_ms", "computing_ms"):
             found[column] = round(median(cast(int, self._metrics[cast(str, run["run"])][column]) for run in self.read.runs))
         found["runs"] = len(self.read.runs)
@@ -133,6 +127,13 @@ def compare(ledger: Chains, campaigns: Sequence[str], *, pair_by: Sequence[str] 
         "different": _different(sides),
         "note": LIMITS_OF_THIS.format(pairs=whole),
     }
+
+
+def _over_lanes(metrics: Row, column: str) -> int | None:
+    """What is known of it; None where the run had calls and nothing is."""
+    lanes = cast("dict[str, dict[str, int]]", metrics["lanes"]).values()
+    known = [lane[column] for lane in lanes if column in lane]
+    return sum(known) if known or not lanes else None
 
 
 def _pairs(first: dict[tuple[str, ...], Row], other: dict[tuple[str, ...], Row], keys: list[tuple[str, ...]], names: Sequence[str], a: str, b: str) -> Row:

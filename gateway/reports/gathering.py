@@ -29,6 +29,8 @@ class RunRead:
     row: Row
     calls: dict[str, Row]
     tally: RunTally
+    declared: list[Row]
+    """What was declared of it, in order: the last stands, the others were corrected."""
 
     @property
     def sent(self) -> list[Row]:
@@ -95,4 +97,4 @@ def _read_run(ledger: Chains, found: CampaignRead, opening: Row, look: Callable[
     tally = run_tally(history)
     row = run_row(opening, tally, receipts)
     found.runs.append(row)
-    look(RunRead(row=row, calls=call_rows(history, cast(str, row["label"])), tally=tally))
+    look(RunRead(row=row, calls=call_rows(history, cast(str, row["label"])), tally=tally, declared=[one for one in history if one["kind"] == "declare"]))

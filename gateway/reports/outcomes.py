@@ -21,6 +21,20 @@ def reached(run: Row | None, name: str) -> bool | None:
     return True if word in YES else False if word in NO else None
 
 
+def tallied(runs: list[Row]) -> list[Row]:
+    """How many runs of each label reached what was declared, of how many; what is not known is in neither's favour."""
+    found: list[Row] = []
+    for label in sorted({cast(str, run["label"]) for run in runs}):
+        of_label = [run for run in runs if run["label"] == label]
+        found += [{"label": label, "outcome": name, **tally(of_label, name)} for name in names_of(of_label)]
+    return found
+
+
+def tally(runs: list[Row], name: str) -> Row:
+    known = [found for run in runs if (found := reached(run, name)) is not None]
+    return {"reached": sum(known), "of": len(runs), "unknown": len(runs) - len(known)}
+
+
 def names_of(runs: list[Row]) -> list[str]:
     """Every outcome that some run declares, named ones first."""
     named: set[str] = set()

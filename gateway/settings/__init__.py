@@ -6,6 +6,7 @@ The rule of the room: settings say where and how much the process may use; what 
     settings      Settings: the file's tables, absolute paths, which upstream serves a model, whether a policy can be kept
     loading       file -> Settings, or every reason why not
     listeners     Unix sockets and certificates, for all that listens
+    open_files    how many files a gateway needs, and the leave to
     checks        what the file must agree on with itself and with each policy
     effective     every limit and rule that holds, with the place that set it
 """

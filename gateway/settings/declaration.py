@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator
@@ -16,6 +16,8 @@ from gateway.engines import ENGINES
 from gateway.policy.declaration import Amount, GatewayLimits, Positive, Table
 from gateway.policy.values import unknown_word
 
+TOKEN_MIN: Final = 32
+"""Characters of the control plane's token: whoever has it may spend."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LISTEN = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
 

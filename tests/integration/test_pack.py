@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from gateway.accounting.chain import canonical, link
 from gateway.accounting.commands import Command, Declare, OpenCampaign, Results
+from gateway.cli.root import root
 from gateway.errors import NotFound
 from gateway.ledger.reading import LedgerReader
 from gateway.pack.folder import SUMS, PackExists
 from gateway.pack.packing import write_pack
+from tests.support.made_campaign import Lane, MadeRun, made
 from tests.support.paper_books import open_campaign, open_run, reserve, settle
 from tests.support.story import STORY, write
 
@@ -146,6 +149,35 @@ def test_a_folder_that_holds_something_is_left_alone(ledger: Path, tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
 
 
+def test_a_folder_in_which_somebody_stands_is_filled_and_stays(ledger: Path, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tmp_path.joinpath("here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    answer = CliRunner().invoke(root, ["export", "c", "--out", ".", "--ledger", str(ledger)])
+    assert answer.exit_code == 0, answer
+    assert contents(Path()) == contents(packed)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "pack"]
+
+
+def test_a_plan_stands_by_name_and_what_was_declared_is_in_the_table(tmp_path: Path):
+    plan = {"plan": [["r1", "t|1", "a|b", 1], ["r2", "t2", "", 1]]}
+    results = Results(outcomes=(("functional", "true"), ("judge.second", "=1+1")))
+    lanes = {"foreground": Lane(calls=2, input_tokens=10, output_tokens=2)}
+    runs = [MadeRun(run="r1", label="a|b", lanes=lanes, results=results), MadeRun(run="another", lanes=lanes)]
+    made(tmp_path / "ledger", "c", runs, planned_runs=2, details=plan, policy=POLICY, policy_hash=OPENING.policy_hash)
+    folder = pack(tmp_path / "ledger", tmp_path / "pack")
+    assert checked(folder).stdout == "fits: 4 calls of 2 runs, made again from their chains\n"
+    assert "2 runs were planned; 1 did not happen (`r2`), and are missing" in (folder / "README.md").read_text()
+    assert "| a\\|b | 2 |" in (folder / "README.md").read_text()
+    rows = {row["run"]: row for row in csv.DictReader((folder / "runs.csv").open())}
+    assert [(row["results.outcomes.functional"], row["results.outcomes.judge.second"]) for row in rows.values()] == [("true", "'=1+1"), ("", "")]
+    assert json.loads((folder / "protocol.json").read_text())["plan"] == plan["plan"]
+
+
+def test_a_campaign_without_runs_is_packed_too(tmp_path: Path):
+    made(tmp_path / "ledger", "c", [], policy=POLICY, policy_hash=OPENING.policy_hash)
+    assert checked(pack(tmp_path / "ledger", tmp_path / "pack")).stdout == "fits: 0 calls of 0 runs, made again from their chains\n"
+
+
 def test_a_receipt_that_was_kept_is_held_against_it(ledger: Path, packed: Path, tmp_path: Path):
     kept = tmp_path / "kept.json"
     with LedgerReader(ledger) as reader:
@@ -239,7 +271,27 @@ MUTATIONS: dict[str, tuple[Callable[[Path], object], bool, str]] = {
     "a refusal is left out": (lambda folder: lines(folder, "refusals.jsonl", lambda found: found.pop()), True, "refusals.jsonl: has 0 rows, the chains make 1"),
     "a receipt is changed": (replaced("receipts.json", b'"calls": ', b'"calls": 1'), True, "receipts.json: row 1 differs from the chains in"),
     "a head is changed": (lambda folder: document(folder, "heads.json", lambda found: found[1].update(hash="00" * 32)), True, "heads.json: row 2 differs"),
-    "the policy is changed": (replaced("protocol.json", b"schema", b"scheme"), True, "protocol.json: its policy is not that of the opening"),
+    "the policy is changed": (replaced("protocol.json", b"schema", b"scheme"), True, "protocol.json: its policy is not that of the campaign's chain"),
+    "a halt is left out": (
+        lambda folder: document(folder, "protocol.json", lambda found: found["events"].pop(0)),
+        True,
+        "protocol.json: its events is not that of the campaign's chain",
+    ),
+    "a date is changed": (
+        lambda folder: document(folder, "protocol.json", lambda found: found.update(opened_ms=5)),
+        True,
+        "protocol.json: its opened_ms is not that of the campaign's chain",
+    ),
+    "more runs are said to have been planned": (
+        lambda folder: document(folder, "protocol.json", lambda found: found.update(plan=[["r", "", "", 0]])),
+        True,
+        "protocol.json: its plan is not that of the campaign's chain",
+    ),
+    "the campaign's receipt adds up otherwise": (
+        lambda folder: lines(folder, "chains/campaign.jsonl", lambda found: found.append(found.pop().replace(b'"calls":1', b'"calls":2', 1))),
+        True,
+        "chains/campaign.jsonl: receipt 1 has other labels than its runs' receipts add up to",
+    ),
     "an entry is changed": (replaced("chains/runs/r.jsonl", b'"at_ms":4', b'"at_ms":3'), True, "chains/runs/r.jsonl:"),
     "an entry is dropped": (
         lambda folder: lines(folder, "chains/runs/r.jsonl", lambda found: found.pop(3)),

@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from gateway.accounting.commands import Results
+from gateway.accounting.commands import Declare, Expire, Results
+from gateway.cli.root import root
 from gateway.errors import NotFound
 from gateway.ledger.reading import LedgerReader
 from gateway.reconcile.finding import find_records
@@ -15,6 +18,8 @@ from gateway.reconcile.reconciling import reconcile
 from gateway.reports.campaign import campaign_report
 from gateway.reports.comparison import AmbiguousPair, compare
 from tests.support.made_campaign import Lane, MadeRun, made, recorded
+from tests.support.paper_books import adjust, open_campaign, open_run, reserve, settle
+from tests.support.story import STORY, write
 
 PILOT = [
     MadeRun(
@@ -35,7 +40,9 @@ def report(ledger: Path, campaign: str = "c", **asked):
 
 
 def typed(*words: object) -> str:
-    return subprocess.run([sys.executable, "-m", "gateway", *map(str, words)], capture_output=True, text=True, timeout=60, check=True).stdout
+    answer = CliRunner().invoke(root, [str(word) for word in words])
+    assert answer.exit_code == 0, answer
+    return answer.stdout
 
 
 def test_a_pilots_table_comes_out_to_the_token_and_its_records_agree(tmp_path: Path) -> None:
@@ -52,7 +59,7 @@ def test_a_pilots_table_comes_out_to_the_token_and_its_records_agree(tmp_path: P
     }
     assert (document["runs"]["planned"], document["runs"]["missing"], document["runs"]["closed"]) == (2, ["r2"], 1)
     shown = typed("report", "pilot", "--ledger", tmp_path / "ledger")
-    assert [line.split()[:6] for line in shown.splitlines() if line.startswith(("foreground", "background", "r1"))][:2] == [
+    assert [line.split()[:6] for line in shown.splitlines() if line.startswith(("foreground", "background"))] == [
         ["background", "production", "5", "74981", "7366", "82347"],
         ["foreground", "production", "25", "593062", "46003", "639065"],
     ]
@@ -124,6 +131,92 @@ def test_prompts_that_grow_are_told_by_role(tmp_path: Path) -> None:
     made(tmp_path / "ledger", "c", [MadeRun(run="a", lanes={"foreground": Lane(calls=4, input_tokens=40, output_tokens=4)})])
     rows = {row["role"]: (row["first_bytes"], row["last_bytes"]) for row in report(tmp_path / "ledger")["contexts"]}
     assert rows == {"system": (100, 100), "user": (100, 400)}
+
+
+def test_what_is_not_known_is_never_shown_as_0_and_never_part_of_a_rate(tmp_path: Path) -> None:
+    lost = [
+        open_campaign("c"),
+        open_run("r", "c"),
+        reserve("a", 80, 40, campaign="c"),
+        Expire(call_id="a", at_ms=6, reason="process ended"),
+        reserve("b", 80, 40, campaign="c"),
+    ]
+    write(tmp_path / "ledger", lost)
+    document = report(tmp_path / "ledger")
+    label = next(row for row in document["groups"] if row["by"] == "label")
+    assert (label["calls"], label["open"], label["share"]) == (2, 1, {"calls": 1000})
+    shown = typed("report", "c", "--ledger", tmp_path / "ledger")
+    row = next(line.split() for line in shown.splitlines() if line.startswith("foreground"))
+    assert row[2:10] == ["2", "unknown", "unknown", "unknown", "1", "1", "40", "80"]
+    assert "Of 2 calls no end is known: there is no window" in shown
+    assert "unknown      1  50.0 %" in shown
+    made(tmp_path / "ledger", "whole", [MadeRun(run="a", lanes={"foreground": Lane(calls=2, input_tokens=10, output_tokens=2)})])
+    medians = [each["medians"] for each in compared(tmp_path / "ledger", "c", "whole", pair_by=["run"])["campaigns"]]
+    assert ("input_tokens" in medians[0], medians[0]["calls"], medians[0]["with_unknown_usage"]) == (False, 2, 1)
+    assert medians[1]["input_tokens"] == 10
+
+
+def test_a_rate_of_what_is_not_wholly_known_is_not_given(tmp_path: Path) -> None:
+    write(tmp_path / "ledger", STORY)
+    rates = report(tmp_path / "ledger")["rates"]
+    assert {label: sorted(of["window"]) for label, of in rates.items()} == {
+        "engineering": ["calls", "input_tokens"],
+        "production": ["calls", "input_tokens", "output_tokens"],
+    }
+
+
+def test_both_values_of_what_was_corrected_are_told_step_by_step_of_calls_and_of_results(tmp_path: Path) -> None:
+    again = Declare(campaign="c", run="r", at_ms=11, results=Results(turn_end="failed", exit=1), reason="the judge had the wrong file")
+    story = [*STORY[:20], adjust("a", 35), again, *STORY[20:]]
+    assert sum(isinstance(command, Declare) for command in story) == 2
+    write(tmp_path / "ledger", story)
+    document = report(tmp_path / "ledger")
+    steps = [(row["call"], row["was"]["usage"].get("output_tokens"), row["is"]["usage"]["output_tokens"]) for row in document["corrections"] if "call" in row]
+    assert steps == [("a", 30, 33), ("a", 33, 35), ("e", None, 3)]
+    assert [row["evidence"] for row in document["corrections"] if row.get("call") == "a"] == ["engine's log"] * 2
+    results = document["corrections"][-1]
+    assert (results["was"]["results"], results["is"]["results"]) == ({"turn_end": "completed", "exit": 0}, {"turn_end": "failed", "exit": 1})
+    assert results["reason"] == "the judge had the wrong file"
+    assert document["attempts"][0]["results"] == results["is"]["results"]
+    shown = typed("report", "c", "--ledger", tmp_path / "ledger")
+    assert "turn_end completed, exit 0  " in shown or "exit 0, turn_end completed  " in shown
+    assert "the judge had the wrong file" in shown
+    assert "refused (engineering): run_budget_reached 1" in shown
+
+
+def test_a_correction_that_comes_later_is_no_time_at_which_a_call_computed(tmp_path: Path) -> None:
+    write(
+        tmp_path / "ledger", [open_campaign("c"), open_run("r", "c"), reserve("a", 10, campaign="c"), settle("a", 3), replace(adjust("a", 5), at_ms=90_000_000)]
+    )
+    document = report(tmp_path / "ledger")
+    assert document["times"]["computing"]["sum_ms"] < 10
+
+
+def test_what_drivers_declared_is_told_by_label_and_run_by_run(tmp_path: Path) -> None:
+    pins = {"task.json": "sha256:" + "ab" * 32}
+    runs = [
+        MadeRun(run="a", label="x", task="t1", repeat=1, pins=pins, results=Results(outcomes=(("delivered", "false"), ("functional", "true")))),
+        MadeRun(run="b", label="x", task="t2", repeat=1, results=Results(outcomes=(("functional", "false"),))),
+        MadeRun(run="c", label="y", results=Results(outcomes=(("functional", "true"),))),
+        MadeRun(run="d", label="y"),
+    ]
+    made(tmp_path / "ledger", "c", runs)
+    document = report(tmp_path / "ledger")
+    assert [(row["label"], row["outcome"], row["reached"], row["of"], row["unknown"]) for row in document["declared"]] == [
+        ("x", "delivered", 0, 2, 1),
+        ("x", "functional", 1, 2, 0),
+        ("y", "functional", 1, 2, 1),
+    ]
+    assert document["attempts"][0] == {
+        "run": "a",
+        "label": "x",
+        "task": "t1",
+        "repeat": 1,
+        "state": "closed",
+        "pins": pins,
+        "results": {"outcomes": {"delivered": "false", "functional": "true"}},
+    }
+    assert "results" not in document["attempts"][3]
 
 
 # -- side by side

@@ -3,9 +3,10 @@
 import { h, svg } from "./dom.js";
 import { clock, duration, moment, number, plural, words } from "./words.js";
 
-const WIDTH = 1_000;
 const [LEFT, RIGHT, TOP, AXIS, ROW, BAR] = [6, 6, 6, 24, 18, 12];
-const TICKS = 4;
+/** In the screen's own dots, so that letters keep their size. */
+const width = () => Math.max(300, Math.min(1_000, innerWidth - 60));
+const ticks = () => (width() < 600 ? 2 : 4);
 const SEEN_WELL = ["completed", "length", undefined];
 
 export const times = (call, nowMs) => {
@@ -19,18 +20,18 @@ const frame = (calls, nowMs) => {
   const all = calls.map((call) => times(call, nowMs));
   const from = Math.min(...all.map((at) => at.arrived));
   const to = Math.max(...all.map((at) => at.ended), from + 1);
-  return { all, from, to, x: (ms) => LEFT + ((WIDTH - LEFT - RIGHT) * (ms - from)) / (to - from) };
+  return { all, from, to, x: (ms) => LEFT + ((width() - LEFT - RIGHT) * (ms - from)) / (to - from) };
 };
 
 function axis({ from, to, x }, height) {
-  return Array.from({ length: TICKS + 1 }, (_, at) => {
-    const ms = from + ((to - from) * at) / TICKS;
-    const anchor = at === 0 ? "start" : at === TICKS ? "end" : "middle";
+  return Array.from({ length: ticks() + 1 }, (_, at) => {
+    const ms = from + ((to - from) * at) / ticks();
+    const anchor = at === 0 ? "start" : at === ticks() ? "end" : "middle";
     return [svg("line", { class: "tick", x1: x(ms), x2: x(ms), y1: TOP, y2: height - AXIS + 4 }), svg("text", { class: "tick", x: x(ms), y: height - 7, "text-anchor": anchor }, clock(ms))];
   });
 }
 
-const drawing = (title, told, height, inner) => h("div", { class: "drawing" }, svg("svg", { role: "img", viewBox: `0 0 ${WIDTH} ${height}`, "aria-label": `${title}. ${told}` }, inner));
+const drawing = (title, told, height, inner) => h("div", { class: "drawing" }, svg("svg", { role: "img", viewBox: `0 0 ${width()} ${height}`, "aria-label": `${title}. ${told}` }, inner));
 
 const key = (...pairs) => h("p", { class: "key", "aria-hidden": "true" }, pairs.map(([kind, name]) => h("span", {}, h("i", { class: kind }), name)));
 
@@ -40,7 +41,7 @@ export function timeline(title, calls, nowMs) {
   const height = TOP + (Math.max(...calls.map((call) => call.row ?? 0)) + 1) * ROW + AXIS;
   const told = `${plural(calls.length, "call")} from ${moment(scale.from)} to ${moment(scale.to)}. Each is a row of the table below.`;
   const drawn = calls.map((call, at) => bar(call, scale.all[at], scale.x));
-  return h("div", {}, key(["wait", "waiting"], ["prefill", "prefill, to the first byte"], ["decode", "decoding"], ["bad", "! ended badly"], ["run", "still runs"]), drawing(title, told, height, [axis(scale, height), drawn]));
+  return h("div", {}, key(["wait", "waiting"], ["prefill", "prefill, to the first byte"], ["decode", "decoding"], ["bad", "! cut or failed"], ["run", "still runs"]), drawing(title, told, height, [axis(scale, height), drawn]));
 }
 
 function bar(call, at, x) {
@@ -66,17 +67,17 @@ export function tokens(calls) {
   const height = 130;
   const floor = height - 20;
   const most = Math.max(1, ...known.map((call) => (call.usage.input_tokens ?? 0) + (call.usage.output_tokens ?? 0)));
-  const step = (WIDTH - LEFT - RIGHT) / Math.max(8, calls.length);
+  const step = (width() - LEFT - RIGHT) / Math.max(8, calls.length);
   const tall = (amount) => ((floor - TOP - 12) * (amount ?? 0)) / most;
   const columns = calls.map((call, at) => {
     const { input_tokens: taken, output_tokens: made } = call.usage ?? {};
-    const [x, width] = [LEFT + at * step, Math.max(1, Math.min(step - 2, 40))];
+    const [x, thick] = [LEFT + at * step, Math.max(1, Math.min(step - 2, 40))];
     const told = `${call.call}: input ${number(taken)}, output ${number(made)}`;
-    if (taken === undefined && made === undefined) return svg("g", { "data-key": call.call }, svg("title", {}, told), svg("text", { class: "tick", x: x + width / 2, y: floor - 3, "text-anchor": "middle" }, "?"));
-    return svg("g", { "data-key": call.call }, svg("title", {}, told), svg("rect", { class: "prefill", x: x.toFixed(1), width: width.toFixed(1), y: (floor - tall(taken)).toFixed(1), height: tall(taken).toFixed(1) }), svg("rect", { class: "decode", x: x.toFixed(1), width: width.toFixed(1), y: (floor - tall(taken) - tall(made)).toFixed(1), height: tall(made).toFixed(1) }));
+    if (taken === undefined && made === undefined) return svg("g", { "data-key": call.call }, svg("title", {}, told), svg("text", { class: "tick", x: x + thick / 2, y: floor - 3, "text-anchor": "middle" }, "?"));
+    return svg("g", { "data-key": call.call }, svg("title", {}, told), svg("rect", { class: "prefill", x: x.toFixed(1), width: thick.toFixed(1), y: (floor - tall(taken)).toFixed(1), height: tall(taken).toFixed(1) }), svg("rect", { class: "decode", x: x.toFixed(1), width: thick.toFixed(1), y: (floor - tall(taken) - tall(made)).toFixed(1), height: tall(made).toFixed(1) }));
   });
   const told = `Up to ${number(most)} tokens a call. The numbers are in the table below.`;
-  const base = [svg("line", { class: "tick", x1: LEFT, x2: WIDTH - RIGHT, y1: floor, y2: floor }), svg("text", { class: "tick", x: WIDTH - RIGHT, y: TOP + 8, "text-anchor": "end" }, `${number(most)} tokens`), svg("text", { class: "tick", x: LEFT, y: height - 6 }, "first call"), svg("text", { class: "tick", x: WIDTH - RIGHT, y: height - 6, "text-anchor": "end" }, "latest")];
+  const base = [svg("line", { class: "tick", x1: LEFT, x2: width() - RIGHT, y1: floor, y2: floor }), svg("text", { class: "tick", x: width() - RIGHT, y: TOP + 8, "text-anchor": "end" }, `${number(most)} tokens`), svg("text", { class: "tick", x: LEFT, y: height - 6 }, calls.length < 8 ? "in their order" : "first call"), calls.length < 8 ? "" : svg("text", { class: "tick", x: width() - RIGHT, y: height - 6, "text-anchor": "end" }, "latest")];
   return h("div", {}, key(["prefill", "input"], ["decode", "output"], ["", "? unknown"]), drawing("Tokens of each call", told, height, [base, columns]));
 }
 
@@ -85,10 +86,10 @@ export function budgets(series, nowMs) {
   const height = 170;
   const points = series.flatMap((one) => one.points.map(([at]) => at));
   const [from, to] = [Math.min(...points), Math.max(nowMs, ...points)];
-  const x = (ms) => LEFT + ((WIDTH - LEFT - 46) * (ms - from)) / Math.max(1, to - from);
+  const x = (ms) => LEFT + ((width() - LEFT - 46) * (ms - from)) / Math.max(1, to - from);
   const y = (share) => TOP + (height - TOP - AXIS) * (1 - Math.min(1, share));
-  const rules = [0, 0.5, 1].map((share) => [svg("line", { class: "tick", x1: LEFT, x2: WIDTH - 46, y1: y(share), y2: y(share) }), svg("text", { class: "tick", x: WIDTH - 40, y: y(share) + 4 }, `${100 * share} %`)]);
-  const ends = [svg("text", { class: "tick", x: LEFT, y: height - 7 }, clock(from)), svg("text", { class: "tick", x: WIDTH - 46, y: height - 7, "text-anchor": "end" }, clock(to))];
+  const rules = [0, 0.5, 1].map((share) => [svg("line", { class: "tick", x1: LEFT, x2: width() - 46, y1: y(share), y2: y(share) }), svg("text", { class: "tick", x: width() - 40, y: y(share) + 4 }, `${100 * share} %`)]);
+  const ends = [svg("text", { class: "tick", x: LEFT, y: height - 7 }, clock(from)), svg("text", { class: "tick", x: width() - 46, y: height - 7, "text-anchor": "end" }, clock(to))];
   const lines = series.map((one, at) => {
     const share = (amount) => (one.ceiling ? amount / one.ceiling : 1);
     const path = (pick) => one.points.map(([ms, ...both], place) => `${place ? `H${x(ms).toFixed(1)}V` : `M${x(ms).toFixed(1)} `}${y(share(pick(both))).toFixed(1)}`).join("") + `H${x(to).toFixed(1)}`;

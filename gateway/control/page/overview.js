@@ -2,17 +2,18 @@
 
 import { h, show } from "./dom.js";
 import { follow, link } from "./live.js";
-import { empty, facts, meter, meters, note, panel, pill, queue, refusals, runName, table, wall } from "./parts.js";
+import { empty, facts, meter, meterKey, meters, note, panel, pill, queue, refusals, runName, table, wall } from "./parts.js";
 import { duration, moment, number, plural } from "./words.js";
 
 const main = document.getElementById("main");
-const filter = h("input", { type: "search", id: "filter", autocomplete: "off", spellcheck: "false", placeholder: "name, label or task", oninput: () => last && draw(last) });
-const filterRow = h("p", { class: "filter" }, h("label", { for: "filter" }, "Only runs with "), filter);
+const filter = () => h("p", { class: "filter" }, h("label", { for: "filter" }, "Only runs with "), h("input", { type: "search", id: "filter", autocomplete: "off", spellcheck: "false", placeholder: "name, label or task" }));
 const places = {};
 let last;
 
 for (const id of ["state", "engines", "days", "queue", "runs", "campaigns", "refusals"]) places[id] = h("div", { class: `place ${id}` });
 main.append(h("h1", { class: "unseen" }, "What runs, what waits, what is left"), ...Object.values(places));
+
+main.addEventListener("input", () => last && draw(last));
 
 function draw(seen) {
   last = seen;
@@ -72,7 +73,7 @@ function days(seen, nowMs) {
 }
 
 function runs(seen, nowMs) {
-  const wanted = filter.value.trim().toLowerCase();
+  const wanted = (document.getElementById("filter")?.value ?? "").trim().toLowerCase();
   const shown = seen.runs
     .filter((run) => !wanted || [run.campaign, run.run, run.label, run.task].some((text) => text?.toLowerCase().includes(wanted)))
     .sort((one, other) => one.campaign.localeCompare(other.campaign) || one.run.localeCompare(other.run, "en", { numeric: true }));
@@ -83,7 +84,7 @@ function runs(seen, nowMs) {
   return panel(
     "runs",
     title,
-    seen.runs.length > 6 || wanted ? filterRow : "",
+    h("div", { class: "over" }, seen.runs.length > 6 || wanted ? filter() : "", rows.length ? meterKey() : ""),
     rows.length ? h("ul", { class: "runs" }, rows) : empty(wanted ? "No open run is called so." : "No run is open. A driver opens one with: gateway run open CAMPAIGN"),
     seen.runs_not_shown > 0 && h("p", { class: "soft" }, `${plural(seen.runs_not_shown, "more run is", "more runs are")} open; those with calls are shown first.`),
   );
@@ -99,10 +100,10 @@ function liveRun(run, waits, nowMs) {
       { class: "who" },
       h("p", {}, runName(run.campaign, run.run), run.state === "open" ? "" : pill(run.state), run.overdue ? pill("overdue") : ""),
       h("p", { class: "soft" }, [run.label, run.task].filter(Boolean).join(" · ") || `open ${duration(nowMs - run.opened_at_ms)}`),
-      h("p", { class: run.in_flight ? "calls" : "soft" }, run.in_flight ? [working ? `▶ ${number(working)} running` : "", working && waits ? ", " : "", waits ? `⧖ ${number(waits)} waiting` : ""] : "idle"),
+      h("p", { class: run.in_flight ? "calls" : "soft" }, run.in_flight ? [working ? `${number(working)} running` : "", working && waits ? ", " : "", waits ? h("span", { class: "waits" }, `${number(waits)} waiting`) : ""] : "idle"),
     ),
     run.limits.length || run.deadlines.length
-      ? h("div", { class: "meters" }, run.limits.map((limit) => meter(limit, nowMs, "run.")), run.deadlines.map((deadline) => wall(deadline, nowMs)))
+      ? h("div", { class: "meters" }, run.limits.map((limit) => meter(limit, nowMs, "run.", true)), run.deadlines.map((deadline) => wall(deadline, nowMs, true)))
       : h("p", { class: "soft" }, "no limit of its own"),
   );
 }

@@ -5,6 +5,7 @@ import { callLink, runLink } from "./live.js";
 import { duration, moment, number, plural, short, words } from "./words.js";
 
 const LOW = 0.9;
+const MARKS = { low: " ▲", out: " ■" };
 const GOOD = ["open", "healthy", "completed", "settled", "equal", "ok"];
 const WARN = ["halted", "closing", "unknown", "length", "reserved", "starting", "degraded", "draining", "client_cancelled", "clamped"];
 
@@ -16,51 +17,61 @@ export const panel = (id, title, ...inner) => h("section", { "data-key": id, id,
 
 export const empty = (text) => h("p", { class: "empty" }, text);
 
-/** `rows`: arrays of cells. A head that begins with # is of numbers. `keys` name rows that may move. */
+/** `rows`: arrays of cells. A head that begins with # is of numbers, one with = of what needs room. `keys` name rows that may move. */
 export function table(caption, heads, rows, { keys = [], empty: none = "none" } = {}) {
   if (!rows.length) return empty(none);
-  const kinds = heads.map((head) => (head.startsWith("#") ? "n" : undefined));
-  const head = h("tr", {}, heads.map((name, at) => h("th", { scope: "col", class: kinds[at] }, name.replace("#", ""))));
-  const body = rows.map((row, place) => h("tr", { "data-key": keys[place] }, row.map((cell, at) => h("td", { class: kinds[at], "data-head": heads[at].replace("#", "") }, cell))));
-  return h("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: 0 }, h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, body)));
+  const kinds = heads.map((head) => ({ "#": "n", "=": "wide" })[head[0]]);
+  const names = heads.map((head) => head.replace(/^[#=]/, ""));
+  const head = h("tr", {}, names.map((name, at) => h("th", { scope: "col", class: kinds[at] }, name)));
+  const body = rows.map((row, place) => h("tr", { "data-key": keys[place] }, row.map((cell, at) => h("td", { class: kinds[at], "data-head": names[at] }, cell))));
+  return h("div", { class: heads.length < 6 ? "scroll few" : "scroll", role: "region", "aria-label": caption, tabindex: 0 }, h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, body)));
 }
 
 /** Pairs of a name and what it is; those that are absent are left out. */
 export const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== "").map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 
 export const runName = (campaign, run) => h("a", { href: runLink(campaign, run), class: "run" }, h("span", { class: "soft" }, `${campaign}/`), run);
-export const callName = (call) => (call ? h("a", { href: callLink(call), class: "id", title: call }, short(call)) : "–");
+export const callName = (call) => (call ? h("a", { href: callLink(call), class: "id", title: call, "aria-label": `call ${call}` }, short(call)) : "–");
+
+/** A long name, with places where a line may break. */
+const parted = (name) => name.split(/(?<=[._])/).flatMap((part, at) => (at ? [h("wbr"), part] : [part]));
 
 /** One limit: what is settled, what is reserved, what is left, and when it renews. */
-export function meter(limit, nowMs, prefix = "") {
+export function meter(limit, nowMs, prefix = "", brief = false) {
   const { ceiling, settled, reserved, left } = limit;
   const share = (part) => `${ceiling ? Math.min(100, (100 * part) / ceiling) : 100}%`;
   const state = left === 0 ? "out" : settled + reserved >= LOW * ceiling ? "low" : "";
   const resets = limit.resets_at_ms ? `resets in ${duration(Math.max(0, limit.resets_at_ms - nowMs))} (${moment(limit.resets_at_ms)})` : "";
   const told = `${limit.name}: ${number(settled)} settled, ${number(reserved)} reserved, ${number(left)} left of ${number(ceiling)}`;
+  const name = h("span", { class: "name", title: limit.origin ?? limit.name }, parted(limit.name.startsWith(prefix) ? limit.name.slice(prefix.length) : limit.name));
+  const rest = h("span", {}, h("b", {}, number(left)), " left", MARKS[state]);
   return h(
     "div",
-    { class: `meter ${state}`, "data-key": limit.name },
-    h("p", { class: "meter-head" }, h("span", { class: "name", title: limit.origin ?? limit.name }, limit.name.startsWith(prefix) ? limit.name.slice(prefix.length) : limit.name), h("span", {}, h("b", {}, number(left)), ` left`, state === "out" ? " ■" : state === "low" ? " ▲" : "")),
+    { class: `meter ${state}`, "data-key": limit.name, title: brief && told },
+    h("p", { class: "meter-head" }, name, brief ? "" : rest),
     h("div", { class: "bar", role: "img", "aria-label": told }, h("i", { class: "settled", css: { width: share(settled) } }), h("i", { class: "reserved", css: { width: share(Math.min(reserved, Math.max(0, ceiling - settled))) } })),
-    h("p", { class: "meter-foot" }, `${number(settled)} settled`, reserved ? ` + ${number(reserved)} reserved` : "", ` of ${number(ceiling)}`),
+    brief ? h("p", { class: "meter-rest" }, rest, h("span", { class: "soft" }, ` of ${number(ceiling)}`)) : h("p", { class: "meter-foot" }, `${number(settled)} settled${reserved ? ` + ${number(reserved)} reserved` : ""} of ${number(ceiling)}`),
     resets && h("p", { class: "meter-foot" }, resets),
   );
 }
 
+/** What the parts of a bar are. */
+export const meterKey = () => h("p", { class: "key soft", "aria-hidden": "true" }, h("span", {}, h("i", { class: "settled" }), "settled"), h("span", {}, h("i", { class: "reserved" }), "reserved"), h("span", {}, h("i", { class: "free" }), "left"), h("span", {}, "▲ little left"), h("span", {}, "■ nothing left"));
+
 export const meters = (limits, nowMs, prefix) => h("div", { class: "meters" }, limits.map((limit) => meter(limit, nowMs, prefix)));
 
 /** A clock that runs: a run's wall, a campaign's span. */
-export function wall(deadline, nowMs) {
+export function wall(deadline, nowMs, brief = false) {
   const left = Math.max(0, deadline.ends_at_ms - nowMs);
   const passed = Math.min(1, (nowMs - deadline.started_at_ms) / Math.max(1, deadline.ends_at_ms - deadline.started_at_ms));
   const told = left ? `${duration(left)} left of ${duration(deadline.ceiling * 1_000)}` : `over since ${duration(nowMs - deadline.ends_at_ms)}`;
+  const rest = h("span", {}, h("b", {}, left ? duration(left) : "over"), left ? " left" : MARKS.out);
   return h(
     "div",
-    { class: `meter ${left ? (passed > LOW ? "low" : "") : "out"}`, "data-key": deadline.name },
-    h("p", { class: "meter-head" }, h("span", { class: "name", title: deadline.origin ?? deadline.name }, deadline.name.replace(/^run\./, "")), h("span", {}, h("b", {}, left ? duration(left) : "over"), left ? " left" : " ■")),
+    { title: brief && told, class: `meter ${left ? (passed > LOW ? "low" : "") : "out"}`, "data-key": deadline.name },
+    h("p", { class: "meter-head" }, h("span", { class: "name", title: deadline.origin ?? deadline.name }, parted(deadline.name.replace(/^run\./, ""))), brief ? "" : rest),
     h("div", { class: "bar", role: "img", "aria-label": `${deadline.name}: ${told}` }, h("i", { class: "settled", css: { width: `${100 * passed}%` } })),
-    h("p", { class: "meter-foot" }, `of ${duration(deadline.ceiling * 1_000)}, ends ${moment(deadline.ends_at_ms)}`),
+    brief ? h("p", { class: "meter-rest" }, rest) : h("p", { class: "meter-foot" }, `of ${duration(deadline.ceiling * 1_000)}, ends ${moment(deadline.ends_at_ms)}`),
   );
 }
 
@@ -78,11 +89,11 @@ export function queue(waiting) {
   const calls = waiting.calls ?? [];
   const rows = calls.map((call) => [callName(call.call), runName(call.campaign, call.run), call.lane, call.engine, number(call.position), duration(call.waited_ms), waitsFor(call)]);
   const caption = calls.length < waiting.count ? `The first ${calls.length} of ${number(waiting.count)} that wait` : "Who waits, and for what";
-  return table(caption, ["Call", "Run", "Lane", "Engine", "#Place", "#For", "Waits for"], rows, { keys: calls.map((call) => call.call), empty: "Nobody waits." });
+  return table(caption, ["Call", "Run", "Lane", "Engine", "#Ahead", "#For", "=Waits for"], rows, { keys: calls.map((call) => call.call), empty: "Nobody waits." });
 }
 
 export function refusals(rows, withRun) {
-  const heads = ["At", ...(withRun ? ["Run"] : []), "Lane", "Why", "Limit", "#Times", "Call"];
+  const heads = ["At", ...(withRun ? ["Run"] : []), "Lane", "=Why", "=Limit", "#Times", "Call"];
   const cells = rows.map((row) => [
     moment(row.at_ms),
     ...(withRun ? [runName(row.campaign, row.run)] : []),

@@ -4,9 +4,10 @@ import { h, show } from "./dom.js";
 import { ask, follow, link, named, NotSo } from "./live.js";
 import { budgets, timeline, times, tokens } from "./charts.js";
 import { callName, empty, facts, meters, note, panel, pill, queue, refusals, table, tree, wall } from "./parts.js";
-import { duration, moment, number, plural, words } from "./words.js";
+import { clock, duration, moment, number, plural, words } from "./words.js";
 
 const AGAIN_MS = 2_000;
+const DAY_MS = 86_400_000;
 const [campaign, run] = named(2);
 const query = `?${new URLSearchParams({ campaign, run })}`;
 const main = document.getElementById("main");
@@ -64,7 +65,7 @@ function story(nowMs) {
     then.series.length ? panel("budget", "Budget over time", budgets(then.series, nowMs)) : "",
     calls.length ? panel("table", "Each call", callTable(calls, nowMs)) : "",
     panel("refusals", "Refused", refusals(then.refusals.toReversed(), false)),
-    then.events.length ? panel("events", "On record", table("What else stands in the ledger", ["At", "What", "Call", "Details"], then.events.map((event) => [moment(event.at_ms), words(event.name), callName(event.about_call), event.details ? tree(event.details) : ""]))) : "",
+    then.events.length ? panel("events", "On record", table("What else stands in the ledger", ["At", "What", "Call", "=Details"], then.events.map((event) => [moment(event.at_ms), words(event.name), callName(event.about_call), event.details ? tree(event.details) : ""]))) : "",
     reconciliation(),
     receipt(),
   ];
@@ -81,7 +82,7 @@ function callTable(calls, nowMs) {
       call.lane,
       call.model,
       call.upstream,
-      moment(at.arrived),
+      h("span", { title: moment(at.arrived), class: "once" }, nowMs - at.arrived < DAY_MS ? clock(at.arrived) : moment(at.arrived)),
       duration(call.waited_ms ?? 0),
       at.first === undefined ? open ?? "unknown" : duration(at.first - at.admitted),
       at.first === undefined || at.running ? open ?? "unknown" : duration(at.ended - at.first),
