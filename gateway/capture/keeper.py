@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -14,6 +15,8 @@ from typing import Final
 from gateway.capture.answers import AnswerTape
 from gateway.capture.store import BodyStore, packed
 
+RECOUNT_S: Final = 60
+"""While it is full: somebody may have pruned."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """Handed over and not yet written: a slow disk must not eat the process's memory."""
 
@@ -31,6 +34,7 @@ class Keeper:
         self._waiting: deque[tuple[int, Callable[[], str]]] = deque()
         self._waiting_bytes = 0
         self._held = -1
+        self._counted_at = 0.0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -87,12 +91,18 @@ class Keeper:
             self._store.name_answer(call_id, digest)
         return result
 
+    def _count(self) -> None:
+        self._held = sum(size for _, size in self._store.digests())
+        self._counted_at = time.monotonic()
+
     def _kept(self, digest: str, gzipped: Callable[[], bytes]) -> str:
         if self._held < 0:
-            self._held = sum(size for _, size in self._store.digests())
+            self._count()
         if self._store.has(digest):
             return "known"
         data = gzipped()
+        if self._held + len(data) > self._max_bytes and time.monotonic() - self._counted_at >= RECOUNT_S:
+            self._count()
         if self._held + len(data) > self._max_bytes:
             return "full"
         self._held += self._store.keep(digest, data)

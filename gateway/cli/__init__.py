@@ -8,6 +8,7 @@ nothing waits without an end.
     up            `gateway up`
     demo          `gateway demo`
     upstream      `gateway upstream probe`
+    upstreams     `gateway upstream list|drain|resume`
     upstream_table what a probe found, as TOML
     policy        `gateway policy check|show|reload`
     campaign      `gateway campaign open|halt|resume|close|list|show`

@@ -15,6 +15,7 @@ from gateway.cli.configured import with_config
 from gateway.cli.problems import Problem
 from gateway.cli.reading import ledger_path, open_ledger, with_ledger
 from gateway.cli.screen import Line, Screen, with_screen
+from gateway.errors import NotFound
 
 if TYPE_CHECKING:
     from gateway.capture.selecting import CallBodies
@@ -67,14 +68,14 @@ def export(campaign: str, out: Path, run: str, outcome: str, ledger: Path | None
     store = _store(path)
     written = without = 0
     try:
-        with open_ledger(path) as reader, out.open("x", encoding="utf-8") as file:
-            bodies = {found.call: found for found in _bodies(reader, store)}
-            for row in reader.calls(campaign=campaign, run=run):
-                if row["status"] == "voided" or (outcome and row["outcome"] != outcome):
-                    continue
-                line = _line(row, bodies[str(row["call_id"])], store)
-                written, without = written + 1, without + ("request" not in line)
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        with open_ledger(path) as reader, reader.at_one_moment():
+            runs = [str(row["run"]) for row in reader.runs(campaign) if run in ("", row["run"])]
+            if not runs:
+                raise NotFound(f"there is no run {campaign}/{run}" if run else f"there is no campaign {campaign} with a run")
+            with out.open("x", encoding="utf-8") as file:
+                for line in _lines(reader, store, campaign, runs, outcome):
+                    written, without = written + 1, without + ("request" not in line)
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
     except OSError as error:
         raise Problem(f"{out} can't be written", error.strerror or str(error), "name a new file in a folder that can be written", code="bad_out") from error
     document = {"out": str(out), "calls": written, "without_bodies": without}
@@ -130,6 +131,18 @@ def _bodies(reader: LedgerReader, store: BodyStore) -> Iterator[CallBodies]:
     from gateway.capture.selecting import bodies_of
 
     return bodies_of(reader.reservations(), store)
+
+
+def _lines(reader: LedgerReader, store: BodyStore, campaign: str, runs: list[str], outcome: str) -> Iterator[dict[str, Any]]:
+    """One run is held at a time."""
+    from gateway.accounting.chain import decode
+    from gateway.capture.selecting import bodies_of
+
+    for run in runs:
+        bodies = {found.call: found for found in bodies_of((decode(entry.body) for entry in reader.chain(f"run:{campaign}/{run}")), store)}
+        for row in reader.calls(campaign=campaign, run=run):
+            if row["status"] != "voided" and outcome in ("", row["outcome"]):
+                yield _line(row, bodies[str(row["call_id"])], store)
 
 
 def _only_call(reader: LedgerReader, store: BodyStore, call_id: str) -> CallBodies:

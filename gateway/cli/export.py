@@ -40,6 +40,7 @@ def export(
     from gateway.pack.packing import write_pack
 
     with open_ledger(ledger_path(ledger, config)) as reader, reader.at_one_moment():
+        reader.check_as_of(as_of or 0)
         held = _reconciliation(reader, campaign, records, agent, as_of or 0) if records else None
         try:
             pack = write_pack(reader, campaign, out, as_of=as_of or 0, reconciliation=held, told=_told)

@@ -19,6 +19,7 @@ from gateway.errors import (
     LedgerUnavailable,
     MixedLabels,
     NotFound,
+    NotYet,
     RecordProblem,
 )
 
@@ -63,6 +64,8 @@ def from_gateway_error(error: GatewayError) -> Problem:
             return Problem("the configuration can't be used", text, "mend what is named, then ask again", code="configuration")
         case RecordProblem():
             return Problem("the records can't be reconciled", text, "docs/reconciliation.md says where each agent keeps its record", code="bad_record")
+        case NotYet():
+            return Problem("not found", text, "leave --as-of out for all that there is", exit_code=Exit.REFUSED, code="not_found")
         case NotFound():
             return Problem("not found", text, "`gateway campaign list` and `gateway run list` show what there is", exit_code=Exit.REFUSED, code="not_found")
         case MixedLabels():

@@ -61,6 +61,7 @@ def reconcile(context: click.Context, /, names: tuple[str, ...], campaign: str, 
         raise click.UsageError("name the agents' records: --records PATH")
     progress = Progress()
     with open_ledger(_where(ledger, reach)) as reader, progress:
+        reader.check_as_of(asked["as_of"] or 0)
         name = RunName(campaign, "") if campaign else _run(reader, run[0])
         done = _reconciled(reader, name, records, asked, progress)
     _present(done, screen, asked)

@@ -29,6 +29,7 @@ def report(campaign: str, across_labels: bool, as_of: int | None, markdown: bool
     from gateway.reports.campaign import campaign_report
 
     with open_ledger(ledger_path(ledger, config)) as reader, reader.at_one_moment():
+        reader.check_as_of(as_of or 0)
         document = campaign_report(reader, campaign, as_of=as_of or 0, across_labels=across_labels)
     Screen(as_json=screen.as_json, markdown=markdown).present(document, *report_views(document))
 
@@ -66,6 +67,7 @@ def compare(
     if len(campaigns) < 2 or len(set(campaigns)) != len(campaigns):
         raise Problem("there is nothing to compare", f"named: {', '.join(campaigns)}", "name two campaigns or more, each once")
     with open_ledger(ledger_path(ledger, config)) as reader, reader.at_one_moment():
+        reader.check_as_of(as_of or 0)
         try:
             document = compared(reader, campaigns, pair_by=keys, outcomes=outcomes, as_of=as_of or 0)
         except AmbiguousPair as ambiguous:

@@ -14,6 +14,7 @@ from gateway.cli.exits import Exit
 from gateway.cli.problems import Problem
 from gateway.cli.screen import Line, Screen, with_screen
 from gateway.cli.upstream_table import Wanted, facts, health_line, models_of, name_of, toml
+from gateway.cli.upstreams import drain, list_, resume
 from gateway.errors import EngineFailure
 from gateway.settings.declaration import UpstreamSettings
 from gateway.settings.loading import settings_from_text
@@ -26,7 +27,11 @@ FAILED = "engine_unreachable"
 
 @click.group()
 def upstream() -> None:
-    """Model servers: what stands at an address."""
+    """Model servers: what stands at an address, and how those of a running gateway stand."""
+
+
+for _command in (list_, drain, resume):
+    upstream.add_command(_command)
 
 
 @upstream.command("probe")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
+
+from gateway.client.unix_socket import UnixConnection
 
 ANSWER_S = 30.0
 """How long the gateway may take to answer what it need not wait for."""
@@ -144,6 +145,17 @@ class ControlClient:
         """Reads every policy file anew; all are taken, or none."""
         return self._post("/v1/policies/reload", {})
 
+    # upstreams
+
+    def upstreams(self) -> list[Answer]:
+        return _listed(self._get("/v1/upstreams"), "upstreams")
+
+    def drain(self, upstream: str) -> Answer:
+        return self._post(f"/v1/upstreams/{quote(upstream, safe='')}/drain", {})
+
+    def resume_upstream(self, upstream: str) -> Answer:
+        return self._post(f"/v1/upstreams/{quote(upstream, safe='')}/resume", {})
+
     # keys
 
     def issue_key(self, campaign: str, run: str, lane: str) -> Answer:
@@ -251,19 +263,7 @@ class ControlClient:
         if parts.scheme == "https":
             context = ssl.create_default_context(cafile=self._ca_file)
             return http.client.HTTPSConnection(parts.hostname or "", parts.port or 443, timeout=wait_s, context=context)
-        return _UnixConnection(Path(self.address), wait_s)
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path, wait_s: float) -> None:
-        super().__init__("localhost", timeout=wait_s)
-        self._path = path
-        self._wait_s = wait_s
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self._wait_s)
-        self.sock.connect(str(self._path))
+        return UnixConnection(Path(self.address), wait_s)
 
 
 def _error(status: int, content: bytes) -> ControlError:

@@ -8,6 +8,7 @@ The rule: never on the agents' listener. Whoever can open the socket or has the 
     openapi.py   the same as an OpenAPI document
     campaigns.py handlers of campaigns
     runs.py      handlers of runs and keys
+    upstreams.py handlers of the engines
     budgets.py   handlers of budgets, preflights, explanations and the policies that campaigns can open with
     corrections.py  correcting what a call used
     notes.py     what is put on record of a reconciliation

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.control import bodies, budgets, campaigns, corrections, history, live, notes, pages, reading, runs
+from gateway.control import bodies, budgets, campaigns, corrections, history, live, notes, pages, reading, runs, upstreams
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 CAMPAIGN = "/v1/campaigns/{campaign}"
 RUN = CAMPAIGN + "/runs/{run}"
+UPSTREAM = "/v1/upstreams/{upstream}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +214,23 @@ OPERATIONS: tuple[Operation, ...] = (
         body=bodies.ReasonBody,
         gives=("now_ms", "drift_ms", "certain", "doubt"),
         refuses=(400,),
+    ),
+    Operation(does="The engines, how each stands and why.", method="GET", path="/v1/upstreams", handler=upstreams.list_upstreams, gives=("upstreams",)),
+    Operation(
+        does="Send no new calls to an upstream; those that run go on.",
+        method="POST",
+        path=UPSTREAM + "/drain",
+        handler=upstreams.drain_upstream,
+        gives=("upstream", "standing", "busy"),
+        refuses=NAMED,
+    ),
+    Operation(
+        does="Let an upstream have calls again.",
+        method="POST",
+        path=UPSTREAM + "/resume",
+        handler=upstreams.resume_upstream,
+        gives=("upstream", "standing", "busy"),
+        refuses=NAMED,
     ),
     Operation(
         does="What runs, what waits and for what.",

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from gateway.control.shelf import PolicyShelf
+from gateway.errors import NotFound
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
 from gateway.runs.runs import Runs
 
 View = Mapping[str, object]
 """What is shown of something, as JSON."""
+
+
+def _no_upstream(name: str, _drained: bool) -> None:
+    raise NotFound(f"there is no upstream {name!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +32,9 @@ class ControlServices:
     gate_view: Callable[[], View]
     """Who waits."""
     upstream_view: Callable[[], Sequence[View]]
-    """Each upstream, and whether it is healthy."""
+    """Each upstream, how it stands and why."""
+    drain: Callable[[str, bool], None] = _no_upstream
+    """Whether a person wants no calls at an upstream. Raises NotFound."""
     not_ready: Callable[[], Sequence[str]]
     """Why no call could be admitted now; empty where one could."""
     render_metrics: Callable[[], bytes]

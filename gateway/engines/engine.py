@@ -54,6 +54,10 @@ class Engine:
     """Dialects in which an answer in one piece reports the first of several choices or prompts alone: such calls are refused unless the policy allows them."""
     stops: str = ""
     """How its work ends when a client leaves. For people."""
+    identity_paths: tuple[str, ...] = ()
+    """What it is asked beside its list of models, for the fingerprint of a run. None of them generates anything."""
+    names_model: frozenset[str] = frozenset()
+    """Dialects whose answers name the model that made them; in the others they say after it whatever was asked for, or it is not known."""
     distrust: tuple[str, ...] = ()
     """What its reports and its answers are not to be believed in, and what is done about it. For people."""
 

@@ -62,6 +62,8 @@ LLAMA_CPP: Final = Engine(
             "rerank",
         }
     ),
+    identity_paths=("/props",),
+    names_model=frozenset({"openai.chat", "openai.completions", "openai.responses", "anthropic.messages", "llamacpp.completion"}),
     reports_first=frozenset({"openai.chat", "openai.completions"}),
     stops="a stream stops when its connection closes; an answer in one piece goes on for as long as any other stream runs, so it is read to its end",
     distrust=(

@@ -44,6 +44,7 @@ OLLAMA: Final = Engine(
     pool_idle_s=2.0,
     metrics_path="",
     minimum_output=1,
+    identity_paths=("/api/version", "/api/tags"),
     stops="it stops generating when the connection closes; reading the prompt may go on: an answer in one piece is read to its end",
     distrust=(
         "a prompt above its context is cut in silence: what is reported is what was read, not what was sent; set `context_tokens`",

@@ -50,6 +50,7 @@ SGLANG: Final = Engine(
     salt_field="extra_key",
     salted=frozenset({"openai.chat", "openai.completions", "sglang.generate"}),
     counts=frozenset({"openai.chat", "openai.completions", "openai.embeddings", "anthropic.messages", "sglang.generate"}),
+    identity_paths=("/get_model_info",),
     stops="it looks for leavers now and then and aborts up to 2 s later: an answer in one piece is read to its end",
     distrust=(
         "`reasoning_tokens` above `completion_tokens` (speculative decoding): clamped and flagged",

@@ -47,6 +47,8 @@ VLLM: Final = Engine(
     salt_field="cache_salt",
     salted=frozenset({"openai.chat", "openai.completions", "openai.responses"}),
     counts=frozenset({"openai.chat", "openai.completions", "openai.embeddings", "anthropic.messages"}),
+    identity_paths=("/version",),
+    names_model=frozenset({"openai.chat", "openai.completions", "openai.responses", "openai.embeddings", "rerank", "anthropic.messages"}),
     stops="it aborts the work when the connection closes, but has failed to behind proxies: an answer in one piece is read to its end",
     distrust=(
         "usage on every event is a running total, for each choice: it replaces, it never adds, and only the last without choices is final",

@@ -17,7 +17,7 @@ from gateway.accounting.chain import decode
 from gateway.accounting.entries import LedgerEntry
 from gateway.accounting.receipt import given_out
 from gateway.accounting.tally import OVERSHOOT_COLUMNS, USAGE_COLUMNS, Content, added
-from gateway.errors import MixedLabels, NotFound
+from gateway.errors import MixedLabels, NotFound, NotYet
 from gateway.ledger.connect import ledger_path
 from gateway.ledger.explaining import explain
 from gateway.ledger.schema import open_for_reading
@@ -102,6 +102,12 @@ class LedgerReader:
         found = self.query(f"SELECT coalesce(max(number), 0) AS number FROM journal WHERE {named}", chain=f"campaign:{campaign}", runs=f"run:{campaign}/")
         return cast(int, found[0]["number"])
 
+    def check_as_of(self, number: int) -> None:
+        """Raises NotYet where the ledger has not come so far: what was told as of that entry would be another thing later."""
+        last = self._connection.execute("SELECT coalesce(max(number), 0) FROM journal").fetchone()[0]
+        if number > last:
+            raise NotYet(f"there is no entry {number} yet: the last is {last}")
+
     # -- rows
 
     def calls(self, *, campaign: str = "", run: str = "", as_of: int = 0, last: int = 0) -> list[Row]:
@@ -165,6 +171,7 @@ class LedgerReader:
 
     def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False, as_of: int = 0) -> Row:
         """`{by, groups, total}`. Raises MixedLabels where one group would add over several labels; then, too, there is no total (None)."""
+        self.check_as_of(as_of)
         table = self._as_of(as_of) if as_of else "call_records"
         names = GROUPS[by]
         kinds = ", ".join(dict.fromkeys((*names, "label")))

@@ -94,6 +94,8 @@ class Metrics:
         self.overshot_tokens = counter("gateway_overshoot_tokens", "Tokens charged above what was reserved.", "model", "kind")
         self.cap_ignored = counter("gateway_cap_ignored", "Calls whose engine ran past the ceiling that it was sent.", "upstream")
         self.upstream_auth = counter("gateway_upstream_auth", "Calls that an engine answered with 401 or 403: it does not accept the gateway.", "upstream")
+        self.mismatches = counter("gateway_model_mismatch", "Answers that named another model than the declared one.", "upstream", "model")
+        self.affinity = counter("gateway_affinity", "Calls that several upstreams could serve, by whether they went where their run was last.", "result")
         self.cancellations = counter("gateway_cancellations", "Calls that were left before their end, by what the engine said later.", "upstream", "result")
         self.captured = counter("gateway_captured_bodies", "Bodies that a policy wants kept, by what became of them.", "result")
         self.utility_calls = counter("gateway_utility_calls", "Requests that do no model work, by API.", "api")
@@ -117,7 +119,9 @@ class Metrics:
         self.queue_limit = level("gateway_queue_limit", "How many calls may wait.")
         self.slots_busy = level("gateway_slots_busy", "Slots taken.", "upstream")
         self.slots_idle = level("gateway_slots_idle", "Slots free.", "upstream")
-        self.upstream_up = level("gateway_upstream_up", "1 where calls may be sent, 0 where the engine is known to be down.", "upstream")
+        self.upstream_up = level("gateway_upstream_up", "1 where calls may be sent.", "upstream")
+        self.upstream_standing = level("gateway_upstream_standing", "1 for how an upstream stands: whether it gets calls, or why not.", "upstream", "standing")
+        self.wrong_health_path = level("gateway_upstream_wrong_health_path", "1 where the health path is not one of the engine's.", "upstream")
         self.upstream_state = level("gateway_upstream_state", "1 for the state that the health probe found.", "upstream", "state")
 
     def _of_the_ledger(self) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "Charging",
     "GatewayLimits",
     "GuardRules",
+    "IdentityRules",
     "LanePolicy",
     "ModelPolicy",
     "Policy",
@@ -121,6 +122,14 @@ class Agent(Table):
     )
 
 
+class IdentityRules(Table):
+    """What becomes of an upstream that names another model than gateway.toml says it has."""
+
+    mismatch: Literal["mark", "refuse"] = Field(
+        default="mark", description="the model an upstream names is not the declared one: mark the calls, or don't use it for that model"
+    )
+
+
 class Policy(Table):
     """One policy file."""
 
@@ -135,6 +144,7 @@ class Policy(Table):
     cache_sharing: Literal["campaign", "run", "all"] = Field(
         default="campaign", description="who may share an engine's prompt cache, where the engine can keep callers apart: runs of one campaign, nobody, or all"
     )
+    identity: IdentityRules = Field(default=IdentityRules(), description="models that are not what they should be")
     capture: Annotated[bool, Field(strict=True)] = Field(
         default=False, description="keep bodies of requests and answers beside the ledger; without it only their digests stand anywhere"
     )

@@ -4,13 +4,14 @@ Rule: nothing goes to an engine before it is reserved, durably; no terminal even
 is refused in one place; what an engine does wrong is how a call ended, never an exception of the gateway.
 
 * exchange.py: the walk, and the one handler of the data listener
-* listening.py: the data listener
+* listening.py: the data listener; agent_connection.py: what one of its connections may hold and how long
 * identify.py: who calls: the key alone
 * routing.py: method and path, after one strict normalisation
 * body.py: the body, read and parsed once, under limits
 * may_call.py: whether a key may have calls at this moment
 * agent_headers.py: headers that would steer an engine, refused
 * calls.py: from a request to a call that is checked
+* serving.py: the upstreams that can serve it
 * salt.py: the salt of an engine's prompt cache
 * ticket.py: the ticket with which it waits
 * body_details.py: what is written down of a body
@@ -25,6 +26,7 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * utility.py: requests that do no model work
 * counted_late.py: a prompt of which an answer did not tell how long it was
 * settlement.py: the entry that closes a call; measured.py: what the metrics hear of it
+* engine_told.py: what its end says of the engine
 * fault_points.py: a test aid: where a call's way can be cut off as by kill -9
 * delivered.py: our own count of what was delivered
 * ending.py: what the agent gets once the call is settled

@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.accounting.limit import CallCaps
 from gateway.accounting.quantity import Quantity
 from gateway.dialects import ALSO, DIALECTS, FAMILIES
-from gateway.dialects.barred import Allowed, key_of, mend
+from gateway.dialects.barred import Allowed
 from gateway.dialects.dialect import BodyError, CallRequest, Dialect, ForwardFacts, Rendering
 from gateway.dialects.received import Received
 from gateway.dialects.stripping import strip
@@ -25,17 +25,13 @@ from gateway.proxy.body import BodyBounds, read_body, receive
 from gateway.proxy.identify import presented_key, session_headers
 from gateway.proxy.may_call import check_in_time, check_left, check_open
 from gateway.proxy.routing import plain_path
-from gateway.proxy.salt import cache_salt
+from gateway.proxy.serving import context_of, counter_at, counter_of, facts_of, serving
 from gateway.runs.keys import Identity
 from gateway.services import Services
 from gateway.tokenizers.tokenizer import CannotCount, Counter
 from gateway.upstream.call import Refusal, Refused
 from gateway.upstream.forward import Upstream
 
-BODY_READ_S = 60.0
-UNREPORTED = "unreported_answers"
-"""Among what a policy may allow."""
-"""Longest that a body may take to arrive."""
 MODELS = frozenset({"openai.models", "ollama.tags"})
 """Lists of what is declared: no calls."""
 BUDGET = "gateway.budget"
@@ -68,6 +64,9 @@ class Call:
     stripped: tuple[str, ...] = ()
     """What the policy took out of it: names of fields, `tools.` and the kind of a tool."""
     upstream: Upstream
+    """The one that it goes to; while it waits, the first of those that can serve it."""
+    upstreams: tuple[Upstream, ...]
+    """Those that can serve it."""
     facts: ForwardFacts
     counter: Counter
     caps: CallCaps
@@ -92,6 +91,17 @@ class Call:
         self.may_count = not prompt_exact and ((counter.exact and not asked.pictures) if asked.generates else counter.can_count)
         if not self.may_count:
             asked.let_go()
+
+    def goes_to(self, name: str, services: Services) -> None:
+        """The waiting place has decided."""
+        if len(self.upstreams) > 1:
+            self.upstream = next(upstream for upstream in self.upstreams if upstream.name == name)
+            self.facts = facts_of(services, self.identity, self.upstream, self.dialect.name, self.request.model)
+            self.counter = counter_at(services, name, self.request.model, self.model)
+
+    @property
+    def minimum_output(self) -> int:
+        return max(upstream.engine.minimum_output for upstream in self.upstreams)
 
     @property
     def engine(self) -> Engine:
@@ -153,7 +163,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     policy = identity.campaign.policy
     check_headers(request.headers, policy.guard.stripped)
     bounds = services.settings.bounds
-    limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=BODY_READ_S)
+    limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=bounds.body_seconds)
     raw = await read_body(request, limits)
     check_open(services, identity)  # reading took its time
     dialect = DIALECTS[route.api]
@@ -162,11 +172,10 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     ruled = apply(kept, policy.body)
     allowed = Allowed(policy.guard.allowed, bounds.max_inline_bytes)
     asked = _named(dialect.read_request(ruled, allowed, received.known_of(ruled)), services, identity)
-    upstream = _upstream_for(services, policy, identity.lane, asked.model, dialect.name)
-    _check_reported(upstream.engine, dialect.name, asked, policy.guard.allowed)
+    upstreams = serving(services, policy, identity.lane, asked, dialect.name)
     model = policy.models[asked.model]
     route.model = asked.model
-    counter = services.engines.counter(upstream.name, asked.model, model.counter, model.image_tokens_max, model.overhead_tokens)
+    counter = counter_of(services, upstreams, asked.model, model)
     if (asked.pictures or not _has_measure(counter, asked)) and _input_is_capped(services, identity, model, asked.model):
         _check_countable(counter, model, asked)
     bound, exact = await _bound(counter, asked)
@@ -178,12 +187,13 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
         dialect=dialect,
         request=asked,
         received=received,
-        upstream=upstream,
+        upstream=upstreams[0],
+        upstreams=upstreams,
         stripped=stripped,
-        facts=_facts(services, identity, upstream, dialect.name, asked.model),
+        facts=facts_of(services, identity, upstreams[0], dialect.name, asked.model),
         counter=counter,
         caps=services.remembered.caps(policy, identity.lane, asked.model),
-        context_tokens=_smaller(model.context_tokens, services.engines.context(upstream.name)),
+        context_tokens=context_of(services, upstreams, model),
         bound_tokens=bound,
         bound_exact=exact,
         arrived_at=arrived_at,
@@ -191,49 +201,11 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     )
 
 
-def _check_reported(engine: Engine, dialect: str, asked: CallRequest, allowed: frozenset[str]) -> None:
-    """Raises BodyError where the engine would make more than it reports."""
-    if not asked.stream and asked.choices * asked.prompts > 1 and dialect in engine.reports_first and UNREPORTED not in allowed:
-        field = "n" if asked.choices > 1 else "prompt"
-        why = f"The field {field} asks for several answers in one piece, of which this engine reports the first alone: ask for a stream"
-        raise BodyError("not_allowed", f"{why}; {mend(UNREPORTED)}.", field, key_of(UNREPORTED))
-
-
 def _named(request: CallRequest, services: Services, identity: Identity) -> CallRequest:
     """Formats of servers with one model may leave its name out: then it is the only one."""
     if request.model or len(models := declared_models(services, identity)) != 1:
         return request
     return replace(request, model=models[0])
-
-
-def _upstream_for(services: Services, policy: Policy, lane: str, model: str, dialect: str) -> Upstream:
-    """The first that serves it in this format. Raises BodyError for a model that this lane may not use, or not so."""
-    serving = services.settings.serving(model) if model in policy.models_of(lane) else ()
-    for name in serving:
-        if dialect in (upstream := services.engines.upstreams[name]).engine.paths:
-            return upstream
-    if serving:
-        raise BodyError("model_not_found", "This model is not served by this API.", "model")
-    raise BodyError("model_not_found", "There is no such model here.", "model")
-
-
-def _facts(services: Services, identity: Identity, upstream: Upstream, dialect: str, model: str) -> ForwardFacts:
-    engine, policy = upstream.engine, identity.campaign.policy
-    pinned = engine.pin_fields
-    if engine.salts(dialect) and (salt := cache_salt(services.cache_secret, policy.cache_sharing, identity.campaign.campaign, identity.run.run)):
-        pinned = {**pinned, engine.salt_field: f'"{salt}"'}
-    return ForwardFacts(
-        model=services.settings.upstreams[upstream.name].models[model],
-        cap_name=engine.cap_names.get(dialect, ""),
-        strip_fields=engine.strip_fields - policy.guard.allowed_fields,
-        pin_fields=pinned,
-        asks_usage=engine.asks_usage,
-        request_id_field=engine.request_id_field,
-    )
-
-
-def _smaller(one: int | None, other: int | None) -> int | None:
-    return min((size for size in (one, other) if size is not None), default=None)
 
 
 def _has_measure(counter: Counter, request: CallRequest) -> bool:

@@ -35,6 +35,7 @@ PASSING_CODES = frozenset(PASSING_WORDS)
 UNAUTHORIZED = Wording(kind=ReplyKind.UNAUTHORIZED, code="unauthorized", message="The key is missing or not known.", status=401)
 UNDECLARED = Wording(kind=ReplyKind.NOT_FOUND, code="not_found", message="Not a declared API of this gateway.", status=404)
 BAD_REQUEST = Wording(kind=ReplyKind.GUARD, code="bad_request", message="The request is not well-formed HTTP, or its head is too large.")
+HEAD_LATE = Wording(kind=ReplyKind.GUARD, code=BAD_REQUEST.code, message="The head of the request did not arrive in time.", status=408)
 SHUT_WORDS = "The gateway is shutting down; this call was cut. No further model calls are answered here."
 CUT_WORDS = {
     Outcome.CLOSED_CUT: "run_closed",

@@ -32,6 +32,7 @@ from gateway.runs.in_flight import Handle
 from gateway.services import Services
 from gateway.upstream.answer import Answer
 from gateway.upstream.call import Admission
+from gateway.upstream.circuit import FAILED_STATUS
 from gateway.upstream.forward import RELAYED_HEADERS
 
 
@@ -65,6 +66,8 @@ class Reservation(UnderWay):
     def _answered(self, answer: Answer, agent: AgentSide) -> Relay:
         call, bounds = self.call, self.services.settings.bounds
         self.answer, self.status = answer, answer.status
+        if answer.status < FAILED_STATUS:
+            self.services.engines.answered(call.upstream.name)
         self.sent = b""
         call.let_go(self.admission.prompt_exact)
         self.meter = meter_of(
@@ -228,6 +231,8 @@ class Admitted:
         reservation.warning = warning_headers(call, reserving.warned)
         put_on_record(call, reserving.warned, services)
         services.metrics.in_flight_now += 1
+        if admission.at_home is not None:
+            services.metrics.affinity.labels("home" if admission.at_home else "away").inc()
         reach("reserved")
         return reservation
 

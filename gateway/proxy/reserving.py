@@ -25,6 +25,7 @@ class Reserving:
         call, identity = self._call, self._call.identity
         request = call.request
         multiple = request.choices * request.prompts
+        call.goes_to(admission.upstream, self._services)
         forwarded = call.dialect.forward_body(request, call.facts, ceiling_per_choice=admission.output // multiple, call_id=call.call_id)
         self.sent, details = body_details(call, forwarded, self._services.growth)
         if call.session:
@@ -64,6 +65,11 @@ def decision_record(admission: Admission) -> dict[str, object]:
         found["wanted"] = admission.demand.want
     if admission.clamp is not None:
         found["clamped_by"] = _numbers(admission.clamp)
+    if admission.position is not None:
+        waited_on_limits = sum(delay.ms for delay in admission.delays)
+        found["queue"] = {"position": admission.position, "slot_ms": max(0, admission.waited_ms - waited_on_limits)}
+    if admission.at_home is False:
+        found["away"] = True
     if admission.delays:
         first, *others = ({**_numbers(delay.shortfall), "ms": delay.ms} for delay in admission.delays)
         found["waited_on"] = first

@@ -17,6 +17,7 @@ from gateway.errors import CommandRejected, LedgerUnavailable
 from gateway.logs import log
 from gateway.proxy.counted_late import counts_late, held_late, with_input
 from gateway.proxy.delivered import count_delivered
+from gateway.proxy.engine_told import marked, tell_engines
 from gateway.proxy.measured import measured
 from gateway.proxy.under_way import UnderWay
 from gateway.tokenizers.tokenizer import Finding
@@ -148,6 +149,7 @@ def _over(reservation: UnderWay) -> None:
     first_calls = call.identity.run.first_calls
     (first_calls.unsent if reservation.terms is None else first_calls.sent)(call.call_id)  # a void has no terms
     reservation.handle.end()
+    tell_engines(reservation)
     services.gate.free(reservation.admission.upstream)
     services.runs.receipt_due(call.identity.campaign.campaign, call.identity.run.run)
     services.metrics.in_flight_now -= 1
@@ -162,7 +164,7 @@ def _command(reservation: UnderWay, reading: Reading, held: Held, own: OwnCount 
     rules = ChargeRules(cut_streams=charging.cut_streams, engine_errors=charging.engine_errors)
     streamed = reservation.meter.streams if reservation.meter is not None else call.request.stream
     terms = settle_terms(reading, reservation.ending, stream=streamed, held=held, own=own, rules=rules)
-    reservation.terms = terms = _learned(reservation, terms)
+    reservation.terms = terms = marked(reservation, _learned(reservation, terms), reading)
     measured(reservation, terms, reading)
     _mark_engine(reservation, terms)
     return Settle(

@@ -30,7 +30,7 @@ def ticket_of(call: Call, services: Services) -> Ticket:
         campaign=names["campaign"],
         run=names["run"],
         lane=identity.lane,
-        engine=call.upstream.name,
+        engines=tuple(upstream.name for upstream in call.upstreams),
         resolve=resolve,
         demand=lambda prompt, exact: _demand(call, prompt, exact),
         bound_tokens=call.bound_tokens,
@@ -39,6 +39,7 @@ def ticket_of(call: Call, services: Services) -> Ticket:
         check=lambda now_ms: refused_now(services, identity, now_ms),
         check_prompt=lambda prompt, _exact: _impossible(call, prompt),
         halted=lambda: identity.held,
+        takes=None if call.policy.identity.mismatch == "mark" else lambda upstream: not services.engines.mismatch(upstream, names["model"]),
         deadline=lambda: deadline.at_ms if (deadline := services.runs.deadline(identity)) is not None else None,
         clamp_after_ms=admission.clamp_after_seconds * 1000,
         queue_ms=admission.queue_seconds * 1000,
@@ -53,7 +54,7 @@ def _demand(call: Call, prompt_tokens: int, exact: bool) -> Demand:
         exact=exact,
         can_count=call.counter.can_count,
         multiple=request.choices * request.prompts,
-        asked=None if asked is None else max(asked, call.engine.minimum_output if request.generates else 0),
+        asked=None if asked is None else max(asked, call.minimum_output if request.generates else 0),
         default=call.model.default_output_tokens,
         caps=call.caps,
         context_tokens=_context(call),
@@ -83,7 +84,7 @@ def _impossible(call: Call, prompt_tokens: int) -> Refusal | None:
     if caps.prompt_tokens is not None and prompt_tokens > caps.prompt_tokens:
         return _above(call, caps.prompt_limit, caps.prompt_tokens, prompt_tokens)
     most, choices = caps.output_tokens, request.choices * request.prompts
-    if most is not None and request.generates and most < choices * call.engine.minimum_output:  # not one token for each choice
+    if most is not None and request.generates and most < choices * call.minimum_output:  # not one token for each choice
         shortfall = Shortfall(name=call.caps.output_limit, ceiling=most, settled=0, reserved=0, asked=choices)
         return Refusal(code="run_budget_reached", final=True, shortfall=shortfall)
     context, cap = _context(call), caps.context_tokens

@@ -20,10 +20,11 @@ from gateway.errors import EngineFailure
 from gateway.proxy.agent_headers import check_headers
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.body import BodyBounds, parse_body, read_body
-from gateway.proxy.calls import BODY_READ_S, Route, declared_models
+from gateway.proxy.calls import Route, declared_models
 from gateway.proxy.cleaning import clean
 from gateway.proxy.may_call import check_in_time, check_open
 from gateway.proxy.refusing import ENGINE_ERROR, UPSTREAM_AUTH, engine_wording
+from gateway.proxy.serving import may_serve
 from gateway.runs.keys import Identity
 from gateway.services import Services
 from gateway.upstream.call import Refusal, Refused
@@ -40,7 +41,7 @@ async def ask(request: web.BaseRequest, route: Route, services: Services, agent:
     _check_count(identity)
     guard, bounds = identity.campaign.policy.guard, services.settings.bounds
     check_headers(request.headers, guard.stripped)
-    limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=BODY_READ_S)
+    limits = BodyBounds(max_bytes=bounds.max_body_bytes, max_depth=bounds.max_depth, max_keys=bounds.max_keys, read_seconds=bounds.body_seconds)
     body, _ = strip(parse_body(await read_body(request, limits), limits), utility.form, guard.stripped, guard.allowed)
     models = declared_models(services, identity)
     model = utility.read(body, Allowed(guard.allowed, bounds.max_inline_bytes)) or (models[0] if len(models) == 1 else "")
@@ -64,9 +65,12 @@ def _check_count(identity: Identity) -> None:
 
 def _upstream_for(services: Services, identity: Identity, model: str, api: str) -> Upstream:
     serving = services.settings.serving(model) if model in identity.campaign.policy.models_of(identity.lane) else ()
-    for name in serving:
-        if api in (upstream := services.engines.upstreams[name]).engine.utilities:
+    found = [upstream for name in serving if api in (upstream := services.engines.upstreams[name]).engine.utilities]
+    for upstream in found:
+        if may_serve(services, identity.campaign.policy, upstream.name, model):
             return upstream
+    if found:
+        raise Refused(Refusal(code="engine_unavailable", final=False))
     raise BodyError("model_not_found", "This model is not served by this API." if serving else "There is no such model here.", "model")
 
 

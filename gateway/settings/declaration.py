@@ -121,6 +121,9 @@ class UpstreamSettings(Table):
     models: dict[str, str] = Field(min_length=1, description="name that agents use = the engine's own name")
     credential_env: Variable | None = Field(default=None, description="environment variable that holds the bearer token of the engine")
     ca_file: Path | None = Field(default=None, description="PEM file of the authority that signed an https engine, where the system does not know it")
+    circuit_failures: Annotated[int, Field(strict=True, ge=0, le=1_000)] = Field(
+        default=5, description="calls that fail in a row, of two runs at least, after which it gets none for some seconds; 0: never"
+    )
     health_path: str | None = Field(default=None, description="path that answers 200 when it is healthy, where it is not the kind's own")
     timeouts: Timeouts = Field(default=Timeouts(), description="a time-out for each phase")
 
@@ -148,7 +151,14 @@ class Bounds(Table):
     )
     max_response_bytes: Positive = Field(default=32 << 20, description="largest answer without a stream that is held whole before it goes out")
     queue_length: Positive = Field(default=1000, description="calls that may wait at once; the next one is told that the gateway is overloaded")
+    affinity_wait_ms: Annotated[int, Field(strict=True, ge=0, le=120_000)] = Field(
+        default=2000, description="longest wait for the engine that a run used last and so knows its prompt, while another has a slot; 0: the emptiest"
+    )
     max_connections: Positive = Field(default=4096, description="open connections of agents; each costs a file and some 50 kB")
+    max_head_bytes: Positive = Field(default=128 << 10, description="largest head of a request (its line and all its headers), or what one read brings of it")
+    head_seconds: Seconds = Field(default=20, description="longest that the head of a request may take, from its first byte")
+    body_seconds: Seconds = Field(default=60, description="longest that the body of a request may take")
+    idle_seconds: Seconds = Field(default=75, description="how long an idle connection is kept; longer than a proxy in front keeps its own")
     helper_calls: Positive = Field(default=4, description="requests to an engine for counting prompts at once; they must not crowd out the calls themselves")
     keepalive_after_s: Seconds = Field(default=60, description="silence of an engine after which a stream gets comments, so that nothing on the way gives up")
     drain_seconds: Seconds = Field(default=600, description="longest that an abandoned call is read to its end for its usage, where the engine would not stop")

@@ -7,8 +7,8 @@ from typing import Final
 
 from gateway.settings.declaration import SettingsTable
 
-SPARE: Final = 64
-"""The ledger, listeners, logs, and drivers on the control socket."""
+SPARE: Final = 128
+"""The ledger, listeners, logs, drivers on the control socket, and agents that are told that they are too many."""
 
 
 def files_needed(table: SettingsTable) -> int:

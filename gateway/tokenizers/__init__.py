@@ -14,5 +14,6 @@ it is the engine's own (`exact`) or an estimate. Nothing here opens a socket: wh
 * tokenize_api.py: vLLM's and SGLang's, asked over `/tokenize`
 * rendered_cache.py: what was counted before of a conversation that grows
 * counters.py: the three counters: the engine's, a local vocabulary's, bytes alone
+* several.py: one for a model that several upstreams serve
 * choosing.py: a policy's word for its counter -> the counter
 """

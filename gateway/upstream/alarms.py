@@ -1,4 +1,4 @@
-"""The moments that change a wait: `clamp_after`, its end, the deadline, and midnight.
+"""The moments that change a wait: `clamp_after`, its end, the deadline, the end of its patience for one engine, and midnight.
 
 Rule: whether a moment has come is asked of the ledger's clock, never of the timer that rang; a timer that rings early is set again.
 """
@@ -40,7 +40,7 @@ class Alarms:
         """For the waiter's next moment, where there is one. One that came before anybody looked (a wait of no time) is due at once."""
         self.cancel(waiter)
         now = self._now_ms()
-        moments = [moment for moment in (waiter.clamp_ms, waiter.ends_ms) if moment > now]
+        moments = [moment for moment in (waiter.clamp_ms, waiter.ends_ms, waiter.home_until_ms) if moment is not None and moment > now]
         if not waiter.over and (waiter.ends_ms <= now or (waiter.clamp_ms <= now and waiter.patience is Patience.REACH)):
             moments = [now]
         if moments:

@@ -40,8 +40,8 @@ class Ticket:
     campaign: str
     run: str
     lane: str
-    engine: str
-    """Name of the upstream (or pool) whose slot it needs. (run, lane, engine) is its flow."""
+    engines: tuple[str, ...]
+    """The upstreams that can serve it, in the order of the configuration: it needs a slot of one of them. (run, lane, engines) is its flow."""
     resolve: Callable[[int], Sequence[Limit]]
     """Limits at a moment (ms), narrow to broad: asked again when a window ends."""
     demand: Callable[[int, bool], Demand]
@@ -57,6 +57,8 @@ class Ticket:
     check_prompt: Callable[[int, bool], Refusal | None] = field(default=lambda _p, _exact: None)
     """What one call can never have (a prompt above its cap or the context): asked only with exact figures, or with a bound where there is no counter."""
     halted: Callable[[], bool] = field(default=lambda: False)
+    takes: Callable[[str], bool] | None = None
+    """Whether an upstream may serve it at this moment, where its policy asks for more than that the upstream can; None: whichever can."""
     deadline_ms: int | None = None
     """The earlier of the run's deadline and the campaign's span end, or None."""
     deadline: Callable[[], int | None] | None = None
@@ -101,3 +103,7 @@ class Admission:
     """The limit `clamped_by`, with its numbers at that moment."""
     delays: tuple[Delay, ...] = ()
     """The limits that were in its way while it waited, in order; empty: it waited for none."""
+    position: int | None = None
+    """How many calls of its flow were before it when it came; None: it did not wait."""
+    at_home: bool | None = None
+    """It went to the engine that served its flow last; None: there was none, or there is only one that can serve it."""

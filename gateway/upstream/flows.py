@@ -1,12 +1,14 @@
-"""Whose turn it is: calls of one run, lane and engine keep their order, lanes of a run take turns, the run longest not served at an engine goes first.
+"""Whose turn it is: calls of one run, lane and engine (or engines, where several can serve them) keep their order, lanes of a run take turns, and the run
+longest not served at an engine goes first.
 
-Rule: nothing is remembered of a run or lane but the tick at which it was last served.
+Rule: nothing is remembered of a run or lane but the tick at which it was last served. Which engine it was is remembered too, elsewhere (homes.py): it
+changes nobody's turn.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gateway.upstream.waiter import FlowKey, Waiter
 
@@ -27,7 +29,8 @@ class Flows:
         queue = self._flows.get(waiter.flow)
         if queue is None:
             queue = self._flows[waiter.flow] = deque()
-            self._at.setdefault(waiter.ticket.engine, {})[waiter.flow] = queue
+            for engine in waiter.ticket.engines:
+                self._at.setdefault(engine, {})[waiter.flow] = queue
         queue.append(waiter)
 
     def remove(self, waiter: Waiter) -> None:
@@ -38,10 +41,11 @@ class Flows:
             queue.remove(waiter)
         if not queue:
             del self._flows[waiter.flow]
-            at_engine = self._at[waiter.ticket.engine]
-            del at_engine[waiter.flow]
-            if not at_engine:
-                del self._at[waiter.ticket.engine]
+            for engine in waiter.ticket.engines:
+                at_engine = self._at[engine]
+                del at_engine[waiter.flow]
+                if not at_engine:
+                    del self._at[engine]
 
     def head(self, flow: FlowKey) -> Waiter | None:
         queue = self._flows.get(flow)
@@ -63,12 +67,24 @@ class Flows:
         """Sorts heads: those with room set aside first, the oldest first; no two are equal."""
         if waiter.asides:
             return 0, 0, 0, waiter.sequence
-        return 1, self._run_served.get(waiter.run_at_engine, 0), self._lane_served.get(waiter.lane_of_run, 0), waiter.sequence
+        return 1, self._served_at(waiter, waiter.engine or waiter.ticket.engines[0]), self._lane_served.get(waiter.lane_of_run, 0), waiter.sequence
+
+    def longest_ago(self, waiter: Waiter, engines: Sequence[str]) -> str:
+        """Of these the one at which its run was served longest ago, of equals the first; empty where there are none."""
+        if len(engines) < 2:
+            return engines[0] if engines else ""
+        served, run = self._run_served, waiter.run
+        return min(engines, key=lambda engine: served.get((*run, engine), 0))
 
     def served(self, waiter: Waiter) -> None:
+        """At one of its engines, and that counts at all of them: whoever may go to several has not several turns."""
         self._tick += 1
-        _remember(self._run_served, waiter.run_at_engine, self._tick)
+        for engine in waiter.ticket.engines:
+            _remember(self._run_served, (*waiter.run, engine), self._tick)
         _remember(self._lane_served, waiter.lane_of_run, self._tick)
+
+    def _served_at(self, waiter: Waiter, engine: str) -> int:
+        return self._run_served.get((*waiter.run, engine), 0)
 
 
 def _remember(served: dict[tuple[str, str, str], int], key: tuple[str, str, str], tick: int) -> None:

@@ -17,17 +17,12 @@ from gateway.errors import ClockUncertain, CommandRejected, EngineFailure, Ledge
 from gateway.upstream.alarms import Timers
 from gateway.upstream.call import Admission, Refusal, Refused, Ticket
 from gateway.upstream.effects import Counts
+from gateway.upstream.queue import GateSettings
 from gateway.upstream.turns import Turns
 from gateway.upstream.waiter import Cause, Waiter, WaitingView
 
 Post = Callable[[Command], "asyncio.Future[Posting]"]
 ReserveOf = Callable[[Admission], Reserve]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateSettings:
-    queue_length: int = 1_000
-    """Calls that wait, over all runs; the next is refused as `overloaded`."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -61,8 +56,7 @@ class Gate:
         self._now_ms = now_ms
         self._calls: dict[Ticket, _Call] = {}
         self._writing: set[asyncio.Future[Posting]] = set()
-        length = (settings or GateSettings()).queue_length
-        self._turns = Turns(balances, now_ms, timers or asyncio.get_running_loop(), slots, length, self)
+        self._turns = Turns(balances, now_ms, timers or asyncio.get_running_loop(), slots, settings or GateSettings(), self)
 
     async def admit(self, ticket: Ticket, reserve: ReserveOf) -> Admission:
         """Wait for a slot and room on all limits. The caller owes `free(admission.upstream)` when the call is over.
@@ -92,6 +86,10 @@ class Gate:
 
     def set_slots(self, upstream: str, slots: int) -> None:
         self._turns.set_slots(upstream, slots)
+
+    def left_home(self, campaign: str, run: str, lane: str, engines: tuple[str, ...]) -> None:
+        """A call of that flow failed at its engine: the next need not go there."""
+        self._turns.queue.homes.left((campaign, run, lane, engines))
 
     def halted_changed(self, campaign: str) -> None:
         """The tickets' own `halted` says what is true now."""
@@ -179,7 +177,8 @@ class Gate:
         if call.left:
             self._turns.wake(Cause.FAILED)
         else:
-            self._turns.commit_failed(call.ticket.engine)
+            assert call.admission is not None
+            self._turns.commit_failed(call.admission.upstream)
         refusal = self._refusal_for(call.ticket, error)
         _fail(call.answer, error if refusal is None else Refused(refusal))
 
@@ -202,7 +201,7 @@ class Gate:
             self._turns.leave(waiter)
         elif not call.failed:
             call.left = True
-            self._turns.free(call.ticket.engine, Cause.LEFT)
+            self._turns.free(call.admission.upstream, Cause.LEFT)
             if call.committed:
                 self._void(call)
 

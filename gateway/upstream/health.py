@@ -18,6 +18,7 @@ from gateway.upstream.forward import Upstream
 INTERVAL_S: Final = 5.0
 INTERVAL_UNHEALTHY_S: Final = 1.0
 SILENCES: Final = 3
+REFUSES: Final = "refuses connections"
 
 
 class State(StrEnum):
@@ -52,6 +53,7 @@ class HealthProbe:
         *,
         path: str | None = None,
         on_change: Callable[[Health], None] = lambda _health: None,
+        on_answer: Callable[[Health], None] = lambda _health: None,
         interval_s: float = INTERVAL_S,
         interval_unhealthy_s: float = INTERVAL_UNHEALTHY_S,
     ) -> None:
@@ -59,6 +61,7 @@ class HealthProbe:
         self._path = path or upstream.engine.health_path
         self._now_ms = now_ms
         self._on_change = on_change
+        self._on_answer = on_answer
         self._interval_s = interval_s
         self._interval_unhealthy_s = interval_unhealthy_s
         self._silences = 0
@@ -78,8 +81,13 @@ class HealthProbe:
                 self._soon.clear()
 
     def look_soon(self) -> None:
-        """A call found the engine unreachable: don't wait for the next turn."""
+        """Don't wait for the next turn."""
         self._soon.set()
+
+    def refused(self) -> None:
+        """A call found that the engine refuses connections."""
+        self._set(State.UNHEALTHY, REFUSES)
+        self.look_soon()
 
     async def probe(self) -> Health:
         """Asks once, now."""
@@ -90,11 +98,12 @@ class HealthProbe:
         else:
             self._silences = 0
             await self._answered(status, answer)
+        self._on_answer(self.health)
         return self.health
 
     def _failed(self, failure: EngineFailure) -> None:
         if failure.kind == "unreachable":
-            self._set(State.UNHEALTHY, "refuses connections")
+            self._set(State.UNHEALTHY, REFUSES)
             return
         self._silences += 1
         if self._silences >= SILENCES:

@@ -64,7 +64,7 @@ class Places:
             if place.holder is not None and place.holder is not waiter:
                 break
             walked.append(place)
-            if place.balance.settled + place.balance.reserved > slack:
+            if place.gone > slack:
                 short = True
                 break
         if short or waiter.asides:
@@ -73,6 +73,17 @@ class Places:
                     place.holder = waiter
                     waiter.asides.append(place)
         return False
+
+    def idle(self, waiter: Waiter) -> bool:
+        """Nothing can come of looking at it: its account gives too little yet, and there is nothing that could be set aside for it."""
+        if waiter.asides or waiter.walk_floor != waiter.floor or not waiter.still_blocked():
+            return False
+        for slack, place in waiter.walk:
+            if place.holder is not None and place.holder is not waiter:
+                return True
+            if place.gone > slack:
+                return False
+        return True
 
     def note(self, waiter: Waiter) -> None:
         """Remember how much it could need at most; also when its demand has changed."""
@@ -91,7 +102,8 @@ class Places:
     def _place(self, account: Account) -> Place:
         place = self._places.get(account)
         if place is None:
-            place = self._places[account] = Place(account, self._balances.of(account))
+            balance = self._balances.of(account)
+            place = self._places[account] = Place(account, balance, balance.settled + balance.reserved)
         return place
 
     def _depart(self, waiter: Waiter, places: Iterable[Place]) -> None:
@@ -112,7 +124,8 @@ class Places:
             place = self._places.get(line.account)
             if place is None:
                 continue
-            place.balance = self._balances.of(line.account)
+            balance = place.balance = self._balances.of(line.account)
+            place.gone = balance.settled + balance.reserved
             spent = line.settled + line.reserved if line.account.quantity is Quantity.REQUESTS else line.settled
             if spent:
                 self._changed[place] = self._changed.get(place, False) or spent < 0

@@ -96,7 +96,7 @@ class _Asking:
             raise listing.failure
         self._said |= dict(zip(MARK_PATHS, await asyncio.gather(*map(self._ask, MARK_PATHS)), strict=True))
         recognised = recognise(self._said)
-        identity = read_identity(listing.value if listing.good else None, self._good("/props"))
+        identity = read_identity(listing.value if listing.good else None, {"/props": self._good("/props")})
         health = await self._health(recognised, health_path)
         model = identity.models[0] if identity.models else ""
         tokenizer = await self._tokenizer(recognised, model)

@@ -6,21 +6,39 @@ Rule: a call is in all of these or in none; what it leaves behind is only the ti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from gateway.accounting.balances import Balances
 from gateway.accounting.decision import Wait
 from gateway.upstream.alarms import Alarms, Timers
-from gateway.upstream.flows import Flows
+from gateway.upstream.flows import Flows, Turn
+from gateway.upstream.homes import AFFINITY_WAIT_MS, Homes
 from gateway.upstream.places import Places
 from gateway.upstream.slots import Slots
 from gateway.upstream.waiter import Waiter, WaitingView
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateSettings:
+    queue_length: int = 1_000
+    """Calls that wait, over all runs; the next is refused as `overloaded`."""
+    affinity_wait_ms: int = AFFINITY_WAIT_MS
+    """How long a call waits for the engine that served its flow last, though another has a slot; 0: whichever is emptiest serves."""
+
+
 class Queue:
     def __init__(
-        self, balances: Balances, slots: Slots, now_ms: Callable[[], int], timers: Timers, due: Callable[[Waiter], object], midnight: Callable[[], object]
+        self,
+        balances: Balances,
+        slots: Slots,
+        now_ms: Callable[[], int],
+        timers: Timers,
+        due: Callable[[Waiter], object],
+        midnight: Callable[[], object],
+        affinity_wait_ms: int,
     ) -> None:
         self.flows = Flows()
+        self.homes = Homes(slots, now_ms, affinity_wait_ms, self.set_alarm)
         self.places = Places(balances)
         self._slots = slots
         self._now_ms = now_ms
@@ -39,6 +57,7 @@ class Queue:
         self._waiters[waiter] = None
         waiter.queued, waiter.halted = True, waiter.ticket.halted()
         self.flows.append(waiter)
+        waiter.position = self.flows.position(waiter)
         self.places.enter(waiter, waiter.limits)
         if self.flows.is_head(waiter):
             self.mark(waiter)
@@ -82,9 +101,12 @@ class Queue:
                     self.mark(head)
         found = dict.fromkeys(filter(self.flows.is_head, self._stale))
         found.update((place.holder, None) for place in self.places.held() if place.holder is not None)
+        open_to: dict[Waiter, None] = {}
         for engine in self.flows.engines():
             if self._slots.any_free(engine):
-                found.update(dict.fromkeys(self.flows.heads_at(engine)))
+                open_to.update(dict.fromkeys(self.flows.heads_at(engine)))
+        idle = self.places.idle
+        found.update((head, None) for head in open_to if head.blocked is None or not idle(head))
         return found
 
     def renew_if_due(self) -> None:
@@ -100,21 +122,40 @@ class Queue:
                 self.mark(waiter)
         self._alarms.next_window(self._waiters)
 
+    def look(self, waiter: Waiter) -> Turn:
+        """Where it would go now, and whose turn it is there."""
+        waiter.engine = self.flows.longest_ago(waiter, self.homes.open_to(waiter))
+        waiter.seen_at = self._slots.changes
+        return self.flows.turn(waiter)
+
+    def finds_slot(self, waiter: Waiter) -> bool:
+        self.look(waiter)
+        return waiter.engine != ""
+
+    def engine_is_out(self, engine: str) -> None:
+        self.homes.lost(engine)
+        for waiter in self._waiters:
+            if engine in waiter.ticket.engines and self.homes.out(waiter):
+                self.places.drop_asides(waiter)
+
     def views(self) -> list[WaitingView]:
         return [self._view(waiter) for waiter in self._waiters]
 
     def _view(self, waiter: Waiter) -> WaitingView:
-        ticket = waiter.ticket
+        ticket, now = waiter.ticket, self._now_ms()
+        away = waiter.home_until_ms is not None and now < waiter.home_until_ms and not self.homes.open_to(waiter)
         return WaitingView(
             call_id=ticket.call_id,
             campaign=ticket.campaign,
             run=ticket.run,
             lane=ticket.lane,
-            engine=ticket.engine,
+            engines=ticket.engines,
             position=self.flows.position(waiter),
-            waited_ms=self._now_ms() - waiter.arrived_ms,
+            waited_ms=now - waiter.arrived_ms,
             in_the_way=waiter.verdict.shortfall if isinstance(waiter.verdict, Wait) else None,
             halted=ticket.halted(),
             counting=waiter.counting,
+            out=self.homes.out(waiter),
+            home=(self.homes.of(waiter) or "") if away else "",
             sets_aside=tuple(limit.name for limit, place in zip(waiter.limits, waiter.places, strict=True) if place.holder is waiter),
         )

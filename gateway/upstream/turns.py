@@ -17,29 +17,27 @@ from gateway.accounting.limit import Limits
 from gateway.upstream.alarms import Timers
 from gateway.upstream.call import Refusal, Ticket
 from gateway.upstream.counting import Counting
-from gateway.upstream.effects import Counts, Effects, admission_of, budget_reached
-from gateway.upstream.flows import Turn
-from gateway.upstream.queue import Queue
+from gateway.upstream.effects import UNAVAILABLE, Counts, Effects, admission_of, budget_reached, in_vain
+from gateway.upstream.queue import GateSettings, Queue
 from gateway.upstream.slots import Slots
 from gateway.upstream.waiter import Cause, Waiter
 
 
 class Turns:
-    def __init__(self, balances: Balances, now_ms: Callable[[], int], timers: Timers, slots: Mapping[str, int], queue_length: int, effects: Effects) -> None:
+    def __init__(self, balances: Balances, now_ms: Callable[[], int], timers: Timers, slots: Mapping[str, int], rules: GateSettings, effects: Effects) -> None:
         self._balances = balances
         self._now_ms = now_ms
         self._timers = timers
         self._effects = effects
-        self._queue_length = queue_length
+        self._queue_length = rules.queue_length
         self._slots = Slots(slots)
         self._counting = Counting()
         self._sequence = 0
         self._woken = False
         """A pass is due in the next loop tick."""
-        self._passing = False
-        self._again = False
+        self._passing = self._again = False
         self._shut = False
-        self.queue = Queue(balances, self._slots, now_ms, timers, self._wait_changed, self._midnight)
+        self.queue = Queue(balances, self._slots, now_ms, timers, self._wait_changed, self._midnight, rules.affinity_wait_ms)
         self.counts = Counts()
 
     def arrive(self, ticket: Ticket) -> Waiter:
@@ -51,8 +49,8 @@ class Turns:
         if refusal is None:
             waiter.limits = Limits.of(ticket.resolve(now))
             refusal = self._hopeless(waiter)
-        if refusal is not None:
-            self.refuse(waiter, refusal)
+        if refusal is not None or self.queue.homes.out(waiter):
+            self.refuse(waiter, refusal or UNAVAILABLE)
         elif len(self.queue) or not self._at_once(waiter, now):
             self._enqueue(waiter)
         return waiter
@@ -90,7 +88,6 @@ class Turns:
             self.wake(cause)
 
     def free(self, engine: str, cause: Cause = Cause.RELEASED) -> None:
-        """A slot is given back."""
         self._slots.free(engine)
         self.wake(cause)
 
@@ -111,11 +108,10 @@ class Turns:
         return self._slots.busy(engine)
 
     def set_slots(self, engine: str, number: int) -> None:
-        """None at all: the engine is out, so whoever waits for it bars nobody meanwhile."""
+        """None at all: the engine is out, so whoever waits for it alone bars nobody meanwhile, and what it held of prompts is not counted on."""
         self._slots.set(engine, number)
-        for waiter in self.queue if number <= 0 else ():
-            if waiter.ticket.engine == engine:
-                self.queue.places.drop_asides(waiter)
+        if number <= 0:
+            self.queue.engine_is_out(engine)
         self.wake(Cause.SLOTS)
 
     def halted_changed(self, campaign: str) -> None:
@@ -157,24 +153,27 @@ class Turns:
     def _pass(self) -> None:
         """Each head has its turn."""
         self.counts.passes += 1
-        turn_of, open_at = self.queue.flows.turn, self._slots.any_free
-        heap: list[tuple[Turn, Waiter]] = [(turn_of(waiter), waiter) for waiter in self.queue.candidates()]
+        look, idle, free_of = self.queue.look, self.queue.places.idle, self.queue.homes.free_of
+        heap = [(look(waiter), waiter) for waiter in self.queue.candidates()]
         heapq.heapify(heap)
         while heap:
             turn, waiter = heapq.heappop(heap)
-            if not waiter.queued or not (waiter.stale or waiter.asides or open_at(waiter.ticket.engine)):
+            self.counts.looks += 1
+            must_be_heard = waiter.stale or waiter.asides
+            if not waiter.queued or not (must_be_heard or free_of(waiter.ticket.engines)) or (waiter.blocked is not None and idle(waiter)):
                 continue
-            if (current := turn_of(waiter)) != turn:
-                heapq.heappush(heap, (current, waiter))  # its run was served meanwhile
+            if (current := turn if waiter.seen_at == self._slots.changes else look(waiter)) != turn:
+                heapq.heappush(heap, (current, waiter))  # its run was served meanwhile, or a slot taken
                 continue
-            self._consider(waiter)
+            if must_be_heard or waiter.engine:
+                self._consider(waiter)
             following = self.queue.flows.head(waiter.flow)
             if following is not None and following is not waiter:
-                heapq.heappush(heap, (turn_of(following), following))
+                heapq.heappush(heap, (look(following), following))
 
     def _consider(self, waiter: Waiter) -> None:
         """One head's turn."""
-        slot = self._slots.any_free(waiter.ticket.engine)
+        slot = waiter.engine != ""
         halted = waiter.ticket.halted()
         if waiter.counting or (halted and not waiter.stale):
             return
@@ -202,12 +201,13 @@ class Turns:
         if checked_ms is None and (refusal := waiter.ticket.check(now)) is not None:
             self.refuse(waiter, refusal)
             return
-        admission = admission_of(waiter, send, now)
-        self._slots.take(waiter.ticket.engine)
+        at_home = self.queue.homes.served(waiter, waiter.engine)
+        admission = admission_of(waiter, send, now, at_home)
+        self._slots.take(waiter.engine)
         self.queue.flows.served(waiter)
         if waiter.queued:
             self._remove(waiter)
-        self.counts.admitted(send.clamped_by is not None)
+        self.counts.admitted(send.clamped_by is not None, at_home)
         deadline_ms = waiter.ticket.ends_at_ms
         self._effects.commit(waiter.ticket, admission)
         if waiter.ticket.ends_at_ms != deadline_ms:
@@ -221,7 +221,7 @@ class Turns:
         if isinstance(verdict, Final):
             self.refuse(waiter, budget_reached(verdict))
             return True
-        if isinstance(verdict, Send) and self._slots.any_free(waiter.ticket.engine) and not waiter.ticket.halted():
+        if isinstance(verdict, Send) and self.queue.finds_slot(waiter) and not waiter.ticket.halted():
             self._admit(waiter, verdict, now)
             return True
         return False
@@ -248,8 +248,7 @@ class Turns:
 
     def _remove(self, waiter: Waiter) -> None:
         self.queue.remove(waiter)
-        if waiter.counting:
-            self._count_ended(waiter)
+        self._count_ended(waiter)
 
     def _count_ended(self, waiter: Waiter) -> None:
         for other in self._counting.ended(waiter):
@@ -271,6 +270,8 @@ class Turns:
             waiter.patience = Patience.ENOUGH
             self.queue.mark(waiter)
             self.wake(Cause.ENOUGH)
+        elif waiter.home_until_ms is not None and now >= waiter.home_until_ms:
+            self.wake(Cause.AWAY)
         if waiter.queued:
             self.queue.set_alarm(waiter)
 
@@ -291,10 +292,9 @@ class Turns:
             case Count():
                 if self._counting.may_begin(waiter):
                     self._effects.count(waiter)
-            case Send() if not halted and self.queue.flows.is_head(waiter) and self._slots.any_free(waiter.ticket.engine):
+            case Send() if not halted and self.queue.flows.is_head(waiter) and self.queue.finds_slot(waiter):
                 self._admit(waiter, verdict)
             case Send() | Wait():
-                shortfall = verdict.shortfall if isinstance(verdict, Wait) else None
-                self.refuse(waiter, Refusal(code="campaign_halted" if halted else "busy", final=False, shortfall=shortfall), Cause.ENDED)
+                self.refuse(waiter, in_vain(verdict, halted, self.queue.homes.out(waiter)), Cause.ENDED)
             case _:
                 assert_never(verdict)

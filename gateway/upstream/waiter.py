@@ -15,8 +15,8 @@ from gateway.accounting.limit import NO_LIMITS, Account, Balance, Limit, Limits,
 from gateway.accounting.quantity import Quantity
 from gateway.upstream.call import Delay, Ticket
 
-FlowKey = tuple[str, str, str, str]
-"""campaign, run, lane, engine"""
+FlowKey = tuple[str, str, str, tuple[str, ...]]
+"""campaign, run, lane, the engines that can serve its calls"""
 
 
 class Cause(StrEnum):
@@ -42,6 +42,8 @@ class Cause(StrEnum):
     DROPPED = "dropped"
     """Room that was set aside is set aside no more."""
     SLOTS = "slots"
+    AWAY = "away"
+    """A call has waited long enough for the engine that served its flow last."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +52,8 @@ class Place:
 
     account: Account
     balance: Balance
+    gone: int
+    """Of the balance: settled and reserved together."""
     flows: dict[FlowKey, int] = field(default_factory=dict)
     """How many of each flow wait on it."""
     most_needed: int = 0
@@ -115,16 +119,22 @@ class Waiter:
     """Of these, those whose window ends before its wait does."""
     walk_floor: int = -1
     """The floor that both were reckoned for; -1: none yet."""
+    engine: str = ""
+    """Where it would go if it were sent now, as was seen last; empty: nowhere."""
+    seen_at: int = -1
+    """`Slots.changes` at that moment: no slot was taken since, so no other was served."""
+    home_until_ms: int | None = None
+    """From when on any engine will do, though its home is full; None: no other was free yet."""
+    position: int | None = None
+    """How many calls of its flow were before it when it came."""
     flow: FlowKey = field(init=False)
     run: tuple[str, str] = field(init=False)
-    run_at_engine: tuple[str, str, str] = field(init=False)
     lane_of_run: tuple[str, str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         ticket = self.ticket
-        self.flow = (ticket.campaign, ticket.run, ticket.lane, ticket.engine)
+        self.flow = (ticket.campaign, ticket.run, ticket.lane, ticket.engines)
         self.run = (ticket.campaign, ticket.run)
-        self.run_at_engine = (ticket.campaign, ticket.run, ticket.engine)
         self.lane_of_run = (ticket.campaign, ticket.run, ticket.lane)
 
     def view(self) -> list[LimitView]:
@@ -211,7 +221,8 @@ class WaitingView:
     campaign: str
     run: str
     lane: str
-    engine: str
+    engines: tuple[str, ...]
+    """Those that can serve it."""
     position: int
     """In its flow, from 0."""
     waited_ms: int
@@ -220,5 +231,9 @@ class WaitingView:
     halted: bool
     counting: bool = False
     """Its prompt is being counted."""
+    out: bool = False
+    """None of its engines takes calls."""
+    home: str = ""
+    """The engine that it waits for, though another has a slot."""
     sets_aside: tuple[str, ...] = ()
     """Names of the limits on which room is set aside for it."""

@@ -89,6 +89,26 @@ def malformed(run: OpenedRun) -> dict[str, bytes]:
         "chunked, then identity": post(run, te + "Transfer-Encoding: identity\r\n", whole, length=False),
         "compressed chunks": post(run, "Transfer-Encoding: gzip, chunked\r\n", whole, length=False),
         "a coding alone": post(run, "Transfer-Encoding: gzip\r\n", BODY, length=False),
+        "a coding behind a vertical tab": post(run, "Transfer-Encoding: \x0bchunked\r\n", whole, length=False),
+        "a coding before a form feed": post(run, "Transfer-Encoding: chunked\x0c\r\n", whole, length=False),
+        "a coding behind a hard blank": post(run, "Transfer-Encoding:\xa0chunked\r\n", whole, length=False),
+        "a coding in quotes": post(run, 'Transfer-Encoding: "chunked"\r\n', whole, length=False),
+        "a coding with a parameter": post(run, "Transfer-Encoding: chunked;q=1\r\n", whole, length=False),
+        "a coding and a comma": post(run, "Transfer-Encoding: chunked,\r\n", whole, length=False),
+        "a comma and a coding": post(run, "Transfer-Encoding: ,chunked\r\n", whole, length=False),
+        "chunked twice in a line": post(run, "Transfer-Encoding: chunked, chunked\r\n", whole, length=False),
+        "chunked twice": post(run, te + te, whole, length=False),
+        "an empty coding": post(run, "Transfer-Encoding:\r\n", whole, length=False),
+        "an empty coding and a length": post(run, "Transfer-Encoding: \r\n"),
+        "identity and a length": post(run, "Transfer-Encoding: identity\r\n"),
+        "an underscore in the coding's name": post(run, "Transfer_Encoding: chunked\r\n", whole, length=False),
+        "an empty length": post(run, "Content-Length: \r\n", length=False),
+        "a length and a comma": post(run, f"Content-Length: {len(BODY)},\r\n", length=False),
+        "a length behind a vertical tab": post(run, f"Content-Length: \x0b{len(BODY)}\r\n", length=False),
+        "a length with a fraction": post(run, f"Content-Length: {len(BODY)}.0\r\n", length=False),
+        "a length with an underscore": post(run, "Content-Length: 8_3\r\n", length=False),
+        "a length in other digits": post(run, "Content-Length: \xb2\r\n", length=False),
+        "the first header is folded": post(run).replace(b"HTTP/1.1\r\n", b"HTTP/1.1\r\n X: y\r\n"),
         "chunks of HTTP/1.0": post(run, te, whole, length=False, line=f"POST {CHAT} HTTP/1.0"),
         "a chunk size that is none": chunks(b"zz\r\n" + BODY + b"\r\n0\r\n\r\n"),
         "a negative chunk size": chunks(b"-5\r\n" + BODY + b"\r\n0\r\n\r\n"),
@@ -99,8 +119,29 @@ def malformed(run: OpenedRun) -> dict[str, bytes]:
         "a chunk longer than its size": chunks(half + b"XX\r\n0\r\n\r\n"),
         "a chunk size ended by a line feed": chunks(whole.replace(b"\r\n", b"\n", 1)),
         "chunks ended by line feeds": chunks(whole.replace(b"\r\n", b"\n")),
+        "a chunk size behind a blank": chunks(b" " + whole),
+        "a chunk size before a blank": chunks(whole.replace(b"\r\n", b" \r\n", 1)),
+        "a chunk size that wraps around": chunks(b"1" + b"0" * 15 + whole),
+        "an extension ended by a line feed": chunks(whole.replace(b"\r\n", b";a\n", 1)),
+        "an extension with a line feed": chunks(whole.replace(b"\r\n", b";a\nb\r\n", 1)),
+        "an extension with a carriage return": chunks(whole.replace(b"\r\n", b";a\rb\r\n", 1)),
+        "an extension with a zero byte": chunks(whole.replace(b"\r\n", b";a=\0\r\n", 1)),
+        "an extension with a line's end in quotes": chunks(whole.replace(b"\r\n", b';a="\r\n', 1) + b'"\r\n'),
+        "a chunk without its end": chunks(half + b"0\r\n\r\n"),
+        "a chunk ended by a line feed": chunks(half + b"\n0\r\n\r\n"),
+        "a chunk ended by a carriage return": chunks(half + b"\r0\r\n\r\n"),
+        "a last chunk ended by line feeds": chunks(half + b"\r\n0\n\n"),
+        "a body ended by a line feed": chunks(half + b"\r\n0\r\n\n"),
+        "a coding among the trailers": chunks(whole[:-2] + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n"),
+        "a trailer ended by a line feed": chunks(whole[:-2] + b"X-T: 1\n\r\n"),
+        "a request among the trailers": chunks(whole[:-2] + b"GET /x HTTP/1.1\r\n\r\n"),
+        "thousands of trailers": chunks(whole[:-2] + b"X-T: 1\r\n" * 5_000 + b"\r\n"),
+        "a huge trailer": chunks(whole[:-2] + b"X-T: " + b"1" * 300_000 + b"\r\n\r\n"),
         "two hosts": post(run, "Host: other\r\n"),
         "no host": post(run).replace(b"Host: gateway\r\n", b""),
+        "more headers than are taken": post(run, "".join(f"X-{number}: 1\r\n" for number in range(130))),
+        "large headers that are too much together": post(run, "".join(f"X-{number}: {'a' * 15_000}\r\n" for number in range(100))),
+        "blank lines without end": b"\r\n" * 500_000 + post(run),
         "thousands of headers": post(run, "".join(f"X-{number}: 1\r\n" for number in range(5_000))),
         "a huge header": post(run, f"X-Note: {'a' * 300_000}\r\n"),
         "a huge header name": post(run, f"{'a' * 300_000}: 1\r\n"),
@@ -108,6 +149,11 @@ def malformed(run: OpenedRun) -> dict[str, bytes]:
         "a huge query": post(run, line=f"POST {CHAT}?{'a' * 300_000} HTTP/1.1"),
         "a method that is none": post(run, line=f"GRAB {CHAT} HTTP/1.1"),
         "a version that is none": post(run, line=f"POST {CHAT} HTTP/4.2"),
+        "HTTP/0.9": b"GET /v1/models\r\n\r\n",
+        "a version in small letters": post(run, line=f"POST {CHAT} http/1.1"),
+        "a method in small letters": post(run, line=f"post {CHAT} HTTP/1.1"),
+        "a request line with tabs": post(run, line=f"POST\t{CHAT}\tHTTP/1.1"),
+        "a request line with a blank behind it": post(run, line=f"POST {CHAT} HTTP/1.1 "),
         "the preface of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + hidden(run),
         "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 200,
         "a blank before the method": b" " + post(run),
@@ -129,6 +175,7 @@ def test_what_is_ambiguous_or_malformed_is_refused_once_in_our_form_and_ends_the
     (answer,) = conversation.answers
     assert answer.json()["error"]["code"] in ("bad_request", "body_invalid")
     assert answer.headers["x-request-id"] == answer.headers["request-id"]
+    assert answer.headers["server"] == "model-gateway", "what it is built with is nobody's business"
     assert run.key.encode() not in answer.body
 
 
@@ -214,23 +261,46 @@ def test_a_call_in_the_body_of_another_is_its_body(gateway: GatewayProcess, mock
     for line in (f"POST {CHAT} HTTP/1.1", "GET /v1/models HTTP/1.1", "POST /slots HTTP/1.1", "DELETE /x HTTP/1.1", "OPTIONS * HTTP/1.1"):
         conversation = talk(gateway.port, post(run, "Connection: close\r\n", hidden(run), line=line))
         assert len(conversation.answers) == 1, line
-    for more in ("Connection: Upgrade\r\nUpgrade: websocket\r\n", "Connection: Upgrade, close\r\nUpgrade: h2c\r\n"):
+    for more in UPGRADES:
         with Wire(gateway.port) as wire:
             wire.send(post(run, more, hidden(run)) + request("GET", "/v1/models", {"x-api-key": run.key}, close=True))
             assert wire.answer().status == 400
     assert mock.calls() == []
 
 
-@pytest.mark.parametrize(
-    "more", ["Upgrade: websocket\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMA\r\n"]
+UPGRADES = (
+    "Upgrade: websocket\r\nConnection: Upgrade\r\n",
+    "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMA\r\n",
+    "Upgrade: TLS/1.0\r\nConnection: upgrade\r\n",
 )
-def test_an_upgrade_is_ignored(gateway: GatewayProcess, run: OpenedRun, more: str) -> None:
+
+
+@pytest.mark.parametrize("more", UPGRADES)
+def test_an_upgrade_is_ignored_and_its_connection_ends_with_the_answer(gateway: GatewayProcess, mock: MockProcess, run: OpenedRun, more: str) -> None:
+    """What came behind it could belong to the protocol that was asked for: it is neither another request nor the second half of one."""
+    mock.clear()
+    chunks = {"more": more + "Transfer-Encoding: chunked\r\n", "body": chunked(BODY), "length": False}
+    for sent in (post(run, more), post(run, **chunks), post(run, more, STREAM)):  # type: ignore[arg-type]
+        conversation = talk(gateway.port, sent + b"POST /v1/x HTTP/1.1\r\nX-Note: ", hidden(run), pause_s=0.2)
+        assert conversation.statuses == [200] and conversation.interim == []
+        assert "upgrade" not in conversation.answers[0].headers and conversation.answers[0].headers["connection"] == "close"
+    assert SMUGGLED not in json.dumps([call["body"] for call in mock.calls()]) and len(mock.calls()) == 3
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+def test_what_asks_for_no_call_is_answered_without_one_and_its_body_is_no_request(
+    gateway: GatewayProcess, mock: MockProcess, run: OpenedRun, method: str
+) -> None:
+    mock.clear()
     with Wire(gateway.port) as wire:
-        for _ in range(2):
-            wire.send(post(run, more))
-            answer = wire.answer()
-            assert answer.status == 200 and "upgrade" not in answer.headers
-        assert wire.interim == []
+        for target, status in [("/v1/models", 200 if method == "GET" else 404), (CHAT, 404), *([("*", 404)] if method == "OPTIONS" else [])]:
+            for more, body, length in (("", b"", True), ("", hidden(run), True), ("Transfer-Encoding: chunked\r\n", chunked(hidden(run)), False)):
+                wire.send(post(run, more, body, length=length, line=f"{method} {target} HTTP/1.1"))
+                answer = wire.answer(head=method == "HEAD")
+                assert answer.status == status, (target, answer)
+        wire.send(post(run))
+        assert wire.answer().status == 200
+    assert len(mock.calls()) == 1
 
 
 def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(gateway: GatewayProcess, run: OpenedRun) -> None:

@@ -37,7 +37,7 @@ def missing() -> str:
     tried = subprocess.run(["ip", "netns", "add", name := f"gwtry-{os.getpid()}"], capture_output=True, text=True, check=False)
     if tried.returncode:
         return f"no network namespace can be made: {tried.stderr.strip()}"
-    _ip(f"netns del {name}")
+    ip(f"netns del {name}")
     return ""
 
 
@@ -64,12 +64,12 @@ class Namespaces:
 
     def _make(self) -> None:
         for name in (self.gateway, self.agent):
-            _ip(f"netns add {name}")
-            _ip(f"-n {name} link set lo up")
-        _ip(f"-n {self.gateway} link add wire type veth peer name wire netns {self.agent}")
+            ip(f"netns add {name}")
+            ip(f"-n {name} link set lo up")
+        ip(f"-n {self.gateway} link add wire type veth peer name wire netns {self.agent}")
         for name, address in ((self.gateway, GATEWAY), (self.agent, AGENT)):
-            _ip(f"-n {name} addr add {address}/30 dev wire")
-            _ip(f"-n {name} link set wire up")
+            ip(f"-n {name} addr add {address}/30 dev wire")
+            ip(f"-n {name} link set wire up")
         if shutil.which("nft"):
             self._filter()
 
@@ -84,9 +84,9 @@ class Namespaces:
         subprocess.run(["ip", "netns", "exec", self.gateway, "nft", "-f", "-"], input=table, text=True, check=True)
 
     @contextmanager
-    def inside(self) -> Iterator[None]:
-        """This thread, and what it starts, is in the gateway's namespace."""
-        with Path("/proc/thread-self/ns/net").open() as home, Path(f"/run/netns/{self.gateway}").open() as there:
+    def inside(self, name: str = "") -> Iterator[None]:
+        """This thread, and what it starts, is in the gateway's namespace, or in the one that is named."""
+        with Path("/proc/thread-self/ns/net").open() as home, Path(f"/run/netns/{name or self.gateway}").open() as there:
             _enter(there.fileno())
             try:
                 yield
@@ -113,5 +113,5 @@ def _enter(descriptor: int) -> None:
         raise OSError(ctypes.get_errno(), "setns")
 
 
-def _ip(arguments: str) -> None:
+def ip(arguments: str) -> None:
     subprocess.run(["ip", *arguments.split()], check=True, capture_output=True, text=True)

@@ -2,16 +2,22 @@
 
 import gzip
 import hashlib
+import json
 import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from gateway.capture import keeper as keeping
 from gateway.capture.answers import AnswerTape
 from gateway.capture.keeper import Keeper
-from gateway.capture.store import BodyDamaged, BodyStore, packed
+from gateway.capture.store import BodyDamaged, BodyStore, bodies_folder, packed
+from gateway.cli.exits import Exit
+from gateway.cli.root import root
+from tests.support.made_campaign import Lane, MadeRun, made
+from tests.support.waiting import eventually
 
 
 def digest(raw: bytes) -> str:
@@ -68,6 +74,25 @@ def test_beyond_its_bounds_nothing_is_kept_and_that_is_counted(store: BodyStore,
     assert seen["behind"] >= 2
 
 
+def test_what_is_full_is_so_until_somebody_prunes(store: BodyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Counter[str] = Counter()
+    first = Keeper(store, len(packed(b"first")), lambda what: seen.update([what]))
+    for raw in (b"first", b"secon"):
+        first.keep(raw)
+    first.stop(10)
+    assert seen == {"kept": 1, "full": 1}
+    again = Keeper(store, len(packed(b"first")), lambda what: seen.update([what]))
+    again.keep(b"secon")
+    eventually(lambda: seen["full"] == 2, "the store is full")
+    store.remove(digest(b"first"))
+    again.keep(b"third")
+    eventually(lambda: seen["full"] == 3, "it is full for a while")
+    monkeypatch.setattr(keeping, "RECOUNT_S", 0)
+    again.keep(b"third")
+    again.stop(10)
+    assert seen == {"kept": 2, "full": 3}
+
+
 def test_what_was_kept_by_another_process_counts_and_a_disk_that_refuses_loses_no_call(store: BodyStore, tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
     first = Keeper(store, 10**9)
@@ -100,3 +125,28 @@ def test_a_body_that_unpacks_without_end_is_read_in_bounded_memory(store: BodySt
     store.keep(digest(bomb), packed(bomb))
     with pytest.raises(BodyDamaged):
         store.read(digest(bomb))
+
+
+def test_an_export_names_each_call_and_what_is_not_there_is_said(tmp_path: Path) -> None:
+    lanes = {"foreground": Lane(calls=2, input_tokens=10, output_tokens=2)}
+    ledger = tmp_path / "ledger"
+    made(ledger, "c", [MadeRun(run="a", lanes=lanes), MadeRun(run="b", lanes=lanes)])
+    made(ledger, "other", [MadeRun(run="a", lanes=lanes)])
+    answer = b'{"choices": []}'
+    tape = AnswerTape()
+    tape.add(answer)
+    keeper = Keeper(BodyStore(bodies_folder(ledger)), 10**9)
+    keeper.keep_answer("call-c-b-foreground-1", tape)
+    keeper.stop(10)
+
+    def typed(*words: object) -> tuple[int, str]:
+        done = CliRunner().invoke(root, ["capture", "export", *map(str, words), "--ledger", str(ledger)])
+        return done.exit_code, done.stdout + done.stderr
+
+    assert typed("c", "--out", tmp_path / "out.jsonl") == (0, f"{tmp_path / 'out.jsonl'}: 4 calls, 4 of them without bodies.\n")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [line["call_id"][5:] for line in lines] == ["c-a-foreground-0", "c-a-foreground-1", "c-b-foreground-0", "c-b-foreground-1"]
+    assert [line.get("answer") for line in lines] == [None, None, None, {"choices": []}]
+    for words, cause in ((("d",), "there is no campaign d"), (("c", "--run", "z"), "there is no run c/z")):
+        status, told = typed(*words, "--out", tmp_path / "none.jsonl")
+        assert (status, cause in told, (tmp_path / "none.jsonl").exists()) == (Exit.REFUSED, True, False), told

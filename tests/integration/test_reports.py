@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.accounting.commands import Declare, Expire, Results
+from gateway.cli.exits import Exit
 from gateway.cli.root import root
 from gateway.errors import NotFound
 from gateway.ledger.reading import LedgerReader
@@ -217,6 +218,20 @@ def test_what_drivers_declared_is_told_by_label_and_run_by_run(tmp_path: Path) -
         "results": {"outcomes": {"delivered": "false", "functional": "true"}},
     }
     assert "results" not in document["attempts"][3]
+
+
+@pytest.mark.parametrize(
+    "words", [("report", "c"), ("compare", "c", "d"), ("usage", "--by", "run"), ("export", "c", "--out", "{}/pack")], ids=lambda words: words[0]
+)
+def test_as_of_an_entry_that_is_not_there_yet_nothing_is_told(tmp_path: Path, words: tuple[str, ...]) -> None:
+    for campaign in ("c", "d"):
+        made(tmp_path / "ledger", campaign, [MadeRun(run="a")])
+    with LedgerReader(tmp_path / "ledger") as reader:
+        last = reader.last_number("d")
+    asked = [word.format(tmp_path) for word in words]
+    answers = {number: CliRunner().invoke(root, [*asked, "--as-of", str(number), "--ledger", str(tmp_path / "ledger")]) for number in (last + 1, last)}
+    assert {number: answer.exit_code for number, answer in answers.items()} == {last: Exit.OK, last + 1: Exit.REFUSED}
+    assert f"there is no entry {last + 1} yet: the last is {last}" in answers[last + 1].stderr
 
 
 # -- side by side

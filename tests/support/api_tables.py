@@ -41,6 +41,8 @@ def _section(engine: Engine, name: str) -> str:
         ("tokenizer", _tokenizer(engine)),
         ('exact with `counter = "engine"`', _listed(engine.counts) or "none: such a policy is refused"),
         ("usage in streams", "reported unasked, never asked for" if not engine.asks_usage else "asked for (`include_usage`) in chat and completions"),
+        ("answers name the model that made them", _listed(engine.names_model) or "no, or it is not known: the name is not held against the declared one"),
+        ("asked for its fingerprint", _listed((engine.models_path, *engine.identity_paths))),
         ("prompt cache", _cache(engine)),
         ("call id", "`X-Request-Id`" + (f", and `{engine.request_id_field}` in the body" if engine.request_id_field else "")),
         ("when a client leaves", engine.stops),

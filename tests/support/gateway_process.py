@@ -44,12 +44,19 @@ class GatewayProcess:
         self._sockets = Path(tempfile.mkdtemp(prefix="gw-"))  # a socket's path may not pass 107 bytes
         self.ledger = folder / "gateway.ledger"
         self.config = folder / "gateway.toml"
+        upstream: Tables = {
+            "address": engine_url,
+            "engine": engine,
+            "slots": slots,
+            "models": models or {"mock": "mock"},
+            "circuit_failures": 0,  # tests let it fail by the dozen
+        }
         plain: Tables = {
             "policies": str(folder / "policies"),
             "data": {"listen": "127.0.0.1:0"},
             "control": {"socket": str(self._sockets / "control")},
             "ledger": {"path": str(self.ledger), "min_free_bytes": 0},
-            "upstreams": {"engine": {"address": engine_url, "engine": engine, "slots": slots, "models": models or {"mock": "mock"}}},
+            "upstreams": {"engine": upstream},
         }
         folder.joinpath("policies").mkdir(parents=True, exist_ok=True)
         self.config.write_text(to_toml(merged(plain, settings or {})))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from dataclasses import dataclass, field
@@ -57,6 +58,10 @@ class Wire:
         while not self.closed and time.monotonic() < deadline:
             self._read(max(0.01, deadline - time.monotonic()))
         return self.closed and not self._held
+
+    def has_more(self) -> bool:
+        """Something came that was not read, or the other side has ended it; waits for nothing."""
+        return bool(self._held) or self.closed or bool(select.select([self._socket], [], [], 0)[0])
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ def waits(in_the_way: Shortfall | None = None, *, halted: bool = False, counting
         campaign="c",
         run="r",
         lane="foreground",
-        engine="local",
+        engines=("local",),
         position=2,
         waited_ms=700,
         in_the_way=in_the_way,

@@ -38,7 +38,17 @@ NEEDED = {("campaign", "open"): ["--policy", "pilot"], ("preflight",): ["--expec
     ("export",): ["--out", "pack"],
 }
 SERVING = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("upstream", "probe")}
-READING = {("reconcile",), ("ledger", "verify"), ("ledger", "backup"), ("export",), ("report",), ("compare",), ("capture", "show"), ("capture", "export"), ("capture", "prune")}
+READING = {
+    ("reconcile",),
+    ("ledger", "verify"),
+    ("ledger", "backup"),
+    ("export",),
+    ("report",),
+    ("compare",),
+    ("capture", "show"),
+    ("capture", "export"),
+    ("capture", "prune"),
+}
 LOCAL = SERVING | READING
 """Commands that speak to no running gateway."""
 REMOTE = [words for words, _ in commands() if words not in LOCAL]

@@ -81,7 +81,7 @@ def ticket(
         campaign="c",
         run="r",
         lane="f",
-        engine="e",
+        engines=("e",),
         resolve=lambda now: limits,
         demand=demand,
         bound_tokens=bound,

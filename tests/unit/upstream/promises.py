@@ -7,6 +7,7 @@ from collections import defaultdict
 from gateway.accounting.decision import Count, Decision, Final, LimitView, Patience, Send, decide, holds, need
 from gateway.accounting.limit import Account
 from gateway.accounting.quantity import Quantity, measure
+from gateway.upstream.homes import AFFINITY_WAIT_MS
 from gateway.upstream.waiter import Waiter
 from tests.unit.upstream.world import World
 
@@ -57,7 +58,18 @@ def heads(world: World) -> list[Waiter]:
 
 
 def slot_free(world: World, engine: str) -> bool:
-    return world.slots.get(engine, 0) > sum(sent.ticket.engine == engine for sent in world.running.values())
+    return world.slots.get(engine, 0) > sum(sent.admission.upstream == engine for sent in world.running.values())
+
+
+def could_go(world: World, waiter: Waiter) -> bool:
+    """There is a slot that it would take: any, but while it waits for its home, and that one is full, none."""
+    free = [engine for engine in waiter.ticket.engines if slot_free(world, engine)]
+    home = world.homes.get(waiter.flow)
+    if not free or home is None or home in free or not world.slots.get(home) or waiter.over or waiter.asides:
+        return bool(free)
+    assert waiter.home_until_ms is not None, "its patience should have begun"
+    assert waiter.home_until_ms <= world.time.now_ms + AFFINITY_WAIT_MS
+    return world.time.now_ms >= waiter.home_until_ms
 
 
 def nothing_crosses_a_ceiling(world: World) -> None:
@@ -78,7 +90,7 @@ def nobody_waits_for_nothing(world: World) -> None:
         return
     for waiter in heads(world):
         awaits_a_window = any(limit.window_end_ms is not None and limit.window_end_ms < waiter.ends_ms for limit in waiter.limits)
-        assert waiter.ticket.halted() or awaits_a_window or not world.slots.get(waiter.ticket.engine), waiter.ticket.call_id
+        assert waiter.ticket.halted() or awaits_a_window or not any(map(world.slots.get, waiter.ticket.engines)), waiter.ticket.call_id
 
 
 def whoever_stays_has_a_reason(world: World) -> None:
@@ -90,7 +102,7 @@ def whoever_stays_has_a_reason(world: World) -> None:
         assert not isinstance(verdict, Final), f"{waiter.ticket.call_id} should have been told"
         if waiter.ticket.halted():
             continue
-        if slot_free(world, waiter.ticket.engine):
+        if could_go(world, waiter):
             if isinstance(verdict, Count):
                 assert any(other.counting for other in world.turns.queue if other.run == waiter.run)
                 continue

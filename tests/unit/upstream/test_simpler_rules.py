@@ -87,7 +87,7 @@ def one_turn_an_engine(patch: pytest.MonkeyPatch) -> None:
     def decided(self: turns.Turns, waiter: Waiter) -> Decision:
         view = []
         for seen in waiter.view():
-            others = [other for other in self.queue if other.ticket.engine != waiter.ticket.engine]
+            others = [other for other in self.queue if other.ticket.engines != waiter.ticket.engines]
             aside = sum(need(seen.limit.account.quantity, other.demand.prompt_tokens, other.demand.want) for other in others)
             view.append(LimitView(limit=seen.limit, balance=seen.balance, aside=aside))
         verdict = decide(view, waiter.demand, waiter.patience)
@@ -128,7 +128,7 @@ def one_order_a_run(patch: pytest.MonkeyPatch) -> None:
 
     def one_lane(self: Waiter) -> None:
         made(self)
-        self.flow = (*self.run, "", self.ticket.engine)
+        self.flow = (*self.run, "", self.ticket.engines)
 
     patch.setattr(Waiter, "__post_init__", one_lane)
 

@@ -64,11 +64,11 @@ class Script:
     def arrive(self, number: int) -> None:
         name = str(len(self.world.outcomes))
         picks: list[int] = []
-        for base in (3, 2, 2, 2, 5, 4, 3, 6, 4):
+        for base in (3, 2, 3, 2, 5, 4, 3, 6, 4):
             number, pick = divmod(number, base)
             picks.append(pick)
         campaign = "cd"[picks[8] == 3]
-        flow = (campaign, f"r{picks[0]}", "fg"[picks[1]], "ab"[picks[2]])
+        flow = (campaign, f"r{picks[0]}", "fg"[picks[1]], ("a", "b", "ab")[picks[2]])
         self.flows[name] = flow
         prompt = (0, 5, 10, 30)[picks[5]]
         more: dict[str, Any] = {"bound": prompt * 3} if picks[3] else {}
@@ -123,13 +123,15 @@ class Script:
         self.world.time.advance(1_000 * (20 + number % 60))
 
     def slots(self, number: int) -> None:
-        self.world.slots["a"] = number % 4
-        self.world.turns.set_slots("a", number % 4)
+        self.world.set_slots("ab"[number // 4 % 2], number % 4)
 
     def finish(self) -> None:
         """All that runs ends, all counts come back, all waits pass: then nobody waits and nothing is held."""
         for campaign in "cd":
             self.world.resume(campaign)
+        for engine in "ab":
+            if not self.world.slots[engine]:
+                self.world.set_slots(engine, 1)
         for _ in range(400):
             self.commit(0)
             self.count(0)

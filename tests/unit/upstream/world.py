@@ -12,8 +12,10 @@ from gateway.accounting.limit import Account, CallCaps, Limit, Scope
 from gateway.accounting.quantity import Amounts, Quantity
 from gateway.accounting.wanting import make_demand
 from gateway.upstream.call import Admission, Refusal, Ticket
+from gateway.upstream.homes import AFFINITY_WAIT_MS
+from gateway.upstream.queue import GateSettings
 from gateway.upstream.turns import Turns
-from gateway.upstream.waiter import Cause, Waiter
+from gateway.upstream.waiter import Cause, FlowKey, Waiter
 
 DAY_MS = 86_400_000
 START_MS = 20_000 * DAY_MS + DAY_MS - 100_000
@@ -122,6 +124,7 @@ class World:
         commits: bool = True,
         kind: type[Turns] = Turns,
         least: int = 10,
+        affinity_wait_ms: int = AFFINITY_WAIT_MS,
     ) -> None:
         self.time = Time()
         self.balances = Balances()
@@ -130,7 +133,7 @@ class World:
         self.enough, self.least = enough, least
         self.commits = commits
         """Commits succeed at once."""
-        self.turns = kind(self.balances, self.time.now, self.time, slots, queue_length, self)
+        self.turns = kind(self.balances, self.time.now, self.time, slots, GateSettings(queue_length=queue_length, affinity_wait_ms=affinity_wait_ms), self)
         self.slots = dict(slots)
         self.running: dict[str, Sent] = {}
         self.settled: list[tuple[Sent, int]] = []
@@ -140,6 +143,10 @@ class World:
         self.refusals: dict[str, Refusal] = {}
         self.order: list[str] = []
         """Calls in the order in which they were sent."""
+        self.takes: Callable[[str], bool] | None = None
+        """Which engines the policy takes."""
+        self.homes: dict[FlowKey, str] = {}
+        """Where each flow was served last."""
         self.halted: set[str] = set()
         self.closed: set[tuple[str, str]] = set()
         self.walls_ms: dict[str, int] = {}
@@ -153,7 +160,7 @@ class World:
         *,
         run: str = "r",
         lane: str = "f",
-        engine: str = "e",
+        engine: str | tuple[str, ...] = "e",
         campaign: str = "c",
         asked: int = 100,
         prompt: int = 10,
@@ -202,7 +209,7 @@ class World:
                 campaign=campaign,
                 run=run,
                 lane=lane,
-                engine=engine,
+                engines=tuple(engine),
                 resolve=lambda now_ms: self.budget.limits(campaign, run, lane, now_ms),
                 demand=demand,
                 bound_tokens=prompt if bound is None else bound,
@@ -213,6 +220,7 @@ class World:
                 halted=lambda: campaign in self.halted,
                 deadline=deadline,
                 queue_ms=queue_ms,
+                takes=self.takes,
             )
         )
 
@@ -237,6 +245,8 @@ class World:
             else:
                 assert balance.reserved + balance.settled <= limit.ceiling, (limit.name, balance)
         assert admission.demand.least <= admission.output <= admission.demand.want
+        assert admission.upstream in ticket.engines
+        self.homes[(ticket.campaign, ticket.run, ticket.lane, ticket.engines)] = admission.upstream
         self.running[ticket.call_id] = sent
         self.order.append(ticket.call_id)
         self.outcomes[ticket.call_id].append("sent")
@@ -262,13 +272,13 @@ class World:
         charge = Amounts(requests=1, input_tokens=sent.admission.prompt_tokens, output_tokens=used, tool_calls=tools)
         self.settled.append((sent, used))
         self.balances.apply(postings(sent.accounts, release=sent.amounts, charge=charge))
-        self.turns.free(sent.ticket.engine)
+        self.turns.free(sent.admission.upstream)
         self.time.tick()
 
     def fail_commit(self, name: str) -> None:
         sent = self.running.pop(name)
         self.balances.apply(postings(sent.accounts, release=sent.amounts))
-        self.turns.commit_failed(sent.ticket.engine)
+        self.turns.commit_failed(sent.admission.upstream)
         self.outcomes[name][-1] = "failed"
         self.order.remove(name)
         self.time.tick()
@@ -285,6 +295,13 @@ class World:
     def leave(self, waiter: Waiter) -> None:
         self.outcomes[waiter.ticket.call_id].append("left")
         self.turns.leave(waiter)
+        self.time.tick()
+
+    def set_slots(self, engine: str, number: int) -> None:
+        self.slots[engine] = number
+        if not number:
+            self.homes = {flow: home for flow, home in self.homes.items() if home != engine}
+        self.turns.set_slots(engine, number)
         self.time.tick()
 
     def halt(self, campaign: str = "c") -> None:

@@ -1,0 +1,33 @@
+"""Handlers of the engines: how each stands, and whether a person wants calls to go there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from gateway.control.services import SERVICES
+from gateway.control.views import answer
+from gateway.errors import NotFound
+
+
+async def list_upstreams(request: web.Request) -> web.Response:
+    return answer({"upstreams": [dict(view) for view in request.app[SERVICES].upstream_view()]})
+
+
+async def drain_upstream(request: web.Request) -> web.Response:
+    """It gets no calls from now on; those that run go on."""
+    return answer(_drained(request, True))
+
+
+async def resume_upstream(request: web.Request) -> web.Response:
+    return answer(_drained(request, False))
+
+
+def _drained(request: web.Request, drained: bool) -> Mapping[str, object]:
+    services, name = request.app[SERVICES], request.match_info["upstream"]
+    services.drain(name, drained)
+    for view in services.upstream_view():
+        if view["upstream"] == name:
+            return view
+    raise NotFound(f"there is no upstream {name!r}")

@@ -1,0 +1,1 @@
+"""A sandbox tried from inside: `make isolation`, as root."""
