@@ -46,7 +46,7 @@ class CampaignRead:
     opening: Row
     runs: list[Row] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)
-    """By upstream, as its engine said last."""
+    """By upstream: how many calls the gateway gave it at once, else how many its engine said that it takes."""
     engines: dict[str, Row] = field(default_factory=dict)
     """By upstream, the last fingerprint."""
     closed_ms: int | None = None
@@ -81,7 +81,7 @@ def _note(found: CampaignRead, content: Row, openings: list[Row]) -> None:
         case "fingerprint":
             upstream, details = cast(str, content["upstream"]), cast(Row, content.get("details", {}))
             found.engines[upstream] = details
-            if isinstance(slots := details.get("slots"), int):
+            if isinstance(slots := details.get("gateway_slots", details.get("slots")), int):
                 found.slots[upstream] = slots
 
 

@@ -211,7 +211,10 @@ class Engines:
 
     def fingerprint(self, campaign: str, upstream: str, at_ms: int) -> Fingerprint | None:
         identity = self._identities.get(upstream)
-        return None if identity is None else Fingerprint(campaign=campaign, upstream=upstream, at_ms=at_ms, details=dict(identity.fingerprint))
+        if identity is None:
+            return None
+        details = {**identity.fingerprint, "gateway_slots": self._settings.upstreams[upstream].slots}  # how many it gets at once, whatever it could do
+        return Fingerprint(campaign=campaign, upstream=upstream, at_ms=at_ms, details=details)
 
     def fingerprints(self, campaign: str, at_ms: int) -> Sequence[Fingerprint]:
         """Of every engine that said who it is."""

@@ -282,7 +282,7 @@ def test_the_fingerprint_stands_in_the_ledger_when_a_run_opens_and_when_it_chang
             ]
 
     assert {one["upstream"] for one in prints()} >= {"one", "two"}
-    assert all({"model", "context_tokens", "slots", "build", "template_sha256", "model_sha256"} <= one["details"].keys() for one in prints())
+    assert all({"model", "context_tokens", "slots", "gateway_slots", "build", "template_sha256", "model_sha256"} <= one["details"].keys() for one in prints())
     before = len(prints())
     own.mocks["two"].script({"default": {"output_tokens": 4}, "context_tokens": 2_048})
     own.gateway.control.post("/v1/upstreams/two/resume")

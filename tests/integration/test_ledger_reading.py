@@ -85,6 +85,27 @@ def test_an_entry_that_was_taken_out_is_missing(copy: Path):
     assert verified(copy).problem == "entry 9 is missing"
 
 
+def test_entries_that_changed_places_are_named(copy: Path):
+    with LedgerReader(copy) as reader:
+        first, second = (int(str(row["number"])) for row in reader.query("SELECT number FROM journal WHERE call_id IN ('a', 'b') ORDER BY number LIMIT 2"))
+    for names in ("body, previous_hash, hash", "body, previous_hash, hash, kind, call_id, at_ms"):
+        other = f"FROM (SELECT number AS n, {names} FROM journal WHERE number IN ({first}, {second})) AS other"
+        moved = ", ".join(f"{name} = other.{name}" for name in names.split(", "))
+        meddle(copy, f"UPDATE journal SET {moved} {other} WHERE number IN ({first}, {second}) AND other.n = {first + second} - number")
+        assert verified(copy).number == first
+
+
+def test_an_entry_that_was_put_in_is_named(copy: Path):
+    with LedgerReader(copy) as reader:
+        columns = [name for name in reader.query("SELECT * FROM journal LIMIT 1")[0] if name not in ("number", "sequence")]
+        last = int(str(reader.query("SELECT max(number) AS number FROM journal")[0]["number"]))
+    named = ", ".join(columns)
+    settled = "(SELECT number FROM journal WHERE kind = 'settle' LIMIT 1)"
+    sequence = f"(SELECT max(sequence) + 1 FROM journal WHERE chain_id = (SELECT chain_id FROM journal WHERE number = {settled}))"
+    meddle(copy, f"INSERT INTO journal (number, sequence, {named}) SELECT {last + 1}, {sequence}, {named} FROM journal WHERE number = {settled}")
+    assert verified(copy).number == last + 1
+
+
 @pytest.mark.parametrize(
     "statement, words",
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gateway.accounting.commands import Declare, Expire, Results
+from gateway.accounting.commands import Declare, Expire, Fingerprint, Results
 from gateway.cli.exits import Exit
 from gateway.cli.root import root
 from gateway.errors import NotFound
@@ -90,6 +90,12 @@ def test_times_that_overlap_are_added_up_apart_from_time_on_the_clock(tmp_path: 
         {"upstream": "u", "busy_sum_ms": 13_000, "busy_union_ms": 6_000, "slots": 2, "per_mille": round(13_000_000 / (2 * times["window"]["ms"]))}
     ]
     assert times["wall_ms"] == 6 * hour + 1_000 - 1_000
+
+
+def test_occupancy_is_of_the_slots_that_the_gateway_gave_an_engine(tmp_path: Path) -> None:
+    seen = Fingerprint(campaign="c", upstream="u", at_ms=1, details={"slots": 8, "gateway_slots": 4})
+    write(tmp_path / "ledger", [open_campaign("c"), seen, open_run("r", "c"), reserve("a", 10, campaign="c"), settle("a", 3)])
+    assert report(tmp_path / "ledger")["times"]["occupancy"][0]["slots"] == 4
 
 
 def test_where_nothing_ran_there_is_no_rate_and_nothing_is_a_zero(tmp_path: Path) -> None:
