@@ -293,5 +293,5 @@ def serve(settings: Settings, on_ready: OnReady | None = None, *, accept_restore
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*GC_THRESHOLD)
     allow_files(files_needed(settings.table))
-    set_up(os.environ.get("GATEWAY_LOG", "text" if sys.stderr.isatty() else "json"))
+    set_up(os.environ.get("GATEWAY_LOG", "text" if sys.stderr.isatty() else "json"), os.environ.get("GATEWAY_LOG_LEVEL", "info"))
     uvloop.run(run(settings, on_ready, accept_restore=accept_restore))

@@ -10,6 +10,7 @@ is refused in one place; what an engine does wrong is how a call ended, never an
 * body.py: the body, read and parsed once, under limits
 * may_call.py: whether a key may have calls at this moment
 * agent_headers.py: headers that would steer an engine, refused
+* call_log.py: one line of the log a call
 * calls.py: from a request to a call that is checked
 * serving.py: the upstreams that can serve it
 * salt.py: the salt of an engine's prompt cache

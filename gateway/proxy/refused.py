@@ -13,6 +13,7 @@ from gateway.dialects.dialect import BodyError, Reply, ReplyKind, Wording
 from gateway.logs import log
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.body import BodyRefused
+from gateway.proxy.call_log import log_refused
 from gateway.proxy.calls import Route, Unauthorized, Undeclared
 from gateway.proxy.forms import worded_for_api, worded_for_path
 from gateway.proxy.refusing import UNAUTHORIZED, UNDECLARED, guard_wording, refusal_wording
@@ -57,8 +58,8 @@ def _worded(error: Exception, refusal: Refusal, route: Route) -> Reply:
 def _record(refusal: Refusal, route: Route, services: Services, agent: AgentSide) -> None:
     """On record while the run is open; afterwards refusals are metrics and log lines only. Nobody waits for it: a refusal holds nothing."""
     identity = route.identity
+    log_refused(refusal, route, agent.call_id)
     if not identity.live or refusal.code == "ledger_unavailable":
-        log.info("refused", extra={"fields": {"call": agent.call_id, "run": f"{identity.campaign.campaign}/{identity.run.run}", "code": refusal.code}})
         return
     posted = services.ledger.post(
         Refuse(

@@ -15,6 +15,7 @@ from gateway.accounting.settling import ChargeRules, Held, OwnCount, Terms, need
 from gateway.accounting.usage import UNKNOWN_USAGE, MeterSource, Outcome, Reading, Source
 from gateway.errors import CommandRejected, LedgerUnavailable
 from gateway.logs import log
+from gateway.proxy.call_log import log_ended
 from gateway.proxy.counted_late import counts_late, held_late, with_input
 from gateway.proxy.delivered import count_delivered
 from gateway.proxy.engine_told import marked, tell_engines
@@ -123,7 +124,7 @@ def _written(reservation: UnderWay, command: Settle | Void, written: asyncio.Fut
             return
         if error is not None:
             log.error("a settlement was rejected", extra={"fields": {"call": command.call_id, "error": str(error)}})
-        _over(reservation)
+        _over(reservation, command)
     finally:
         if not written.done():
             written.set_result(None)
@@ -140,11 +141,11 @@ async def _write_later(reservation: UnderWay, command: Settle | Void) -> None:
             continue
         except CommandRejected as error:
             log.error("a settlement was rejected", extra={"fields": {"call": command.call_id, "error": str(error)}})
-        _over(reservation)
+        _over(reservation, command)
         return
 
 
-def _over(reservation: UnderWay) -> None:
+def _over(reservation: UnderWay, command: Settle | Void) -> None:
     services, call = reservation.services, reservation.call
     first_calls = call.identity.run.first_calls
     (first_calls.unsent if reservation.terms is None else first_calls.sent)(call.call_id)  # a void has no terms
@@ -156,6 +157,7 @@ def _over(reservation: UnderWay) -> None:
     waited_s = reservation.admission.waited_ms / 1000
     before, after = reservation.sent_at - call.arrived_at - waited_s, time.monotonic() - reservation.engine_done_at
     services.metrics.overhead.observe(max(0.0, before + after))
+    log_ended(reservation, command)
 
 
 def _command(reservation: UnderWay, reading: Reading, held: Held, own: OwnCount | None) -> Settle:
