@@ -48,6 +48,8 @@ function state(seen) {
   ];
 }
 
+const STANDS = { serves: ["serves", "good"], tried: ["tried: one call at a time", "warn"], open: ["circuit open", "bad"], unhealthy: ["unhealthy", "bad"], drained: ["drained", "warn"] };
+
 const tile = (value, name, kind = "") => h("li", { class: kind }, h("b", {}, value), h("span", {}, name));
 
 function engine(each) {
@@ -56,11 +58,13 @@ function engine(each) {
   return h(
     "li",
     { class: "card", "data-key": each.upstream },
-    h("p", { class: "card-head" }, h("b", {}, each.upstream), h("span", { class: "soft" }, each.engine), pill(each.health)),
+    h("p", { class: "card-head" }, h("b", {}, each.upstream), h("span", { class: "soft" }, each.engine), pill(...(STANDS[each.standing] ?? [each.health]))),
     h("p", { class: "slots" }, h("span", { role: "img", "aria-label": told }, slots), h("span", {}, told)),
+    each.standing && each.health !== "healthy" && each.health !== each.standing ? h("p", { class: "soft" }, `health: ${each.health}`) : "",
     each.reason && h("p", { class: "reason" }, each.reason),
+    each.wrong_health_path && h("p", { class: "reason" }, "Its health path is not one of this kind of engine's."),
+    Object.entries(each.mismatch ?? {}).map(([model, found]) => h("p", { class: "reason", "data-key": model }, `${model} is answered by ${found}.`)),
     each.cap_ignored && h("p", { class: "reason" }, "It ran past a ceiling that it was sent."),
-    each.draining && h("p", { class: "reason" }, "It drains: no new call goes there."),
     h("p", { class: "soft" }, each.models.join(", ")),
   );
 }

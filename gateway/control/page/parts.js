@@ -82,8 +82,8 @@ export function numbers(limit) {
   return [h("span", { class: "name" }, limit.name), limit.ceiling === undefined ? "" : ` = ${number(limit.ceiling)}`, rest.length ? h("span", { class: "soft" }, ` (${rest.join(", ")})`) : ""];
 }
 
-const FOR = { slot: "a slot, or its turn", halted: "the end of its campaign's halt", count: "the count of its prompt" };
-const waitsFor = (call) => (call.reason === "limit" ? numbers(call.limit) : FOR[call.reason] ?? words(call.reason ?? "unknown"));
+const FOR = { slot: "a slot, or its turn", halted: "the end of its campaign's halt", count: "the count of its prompt", engine: "an engine that takes calls" };
+const waitsFor = (call) => (call.reason === "limit" ? numbers(call.limit) : call.reason === "home" ? `${call.home}, which knows its prompt` : FOR[call.reason] ?? words(call.reason ?? "unknown"));
 
 export function queue(waiting) {
   const calls = waiting.calls ?? [];
