@@ -7,6 +7,8 @@ nothing waits without an end.
     serve         `gateway serve`
     up            `gateway up`
     demo          `gateway demo`
+    doctor        `gateway doctor`
+    selftest      `gateway selftest`
     upstream      `gateway upstream probe`
     upstreams     `gateway upstream list|drain|resume`
     upstream_table what a probe found, as TOML
