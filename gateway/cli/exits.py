@@ -20,7 +20,7 @@ class Exit(IntEnum):
 MEANINGS: Final[dict[Exit, str]] = {
     Exit.OK: "done",
     Exit.NOT_SO: "what was asked is not so: an entry does not fit, the ledger's clock is uncertain, a preflight differs, a probed health path is none, "
-    "`reconcile` found what nothing explains",
+    "`reconcile` found what nothing explains, `doctor` found a fault, `selftest` reached more than the gateway",
     Exit.USAGE: "a wrong command line, or a configuration, policy or ledger file that can't be used",
     Exit.CONFLICT: "the run is closed, but a declared result contradicts what the gateway saw; the receipt lists each conflict",
     Exit.UNREACHABLE: "the gateway could not be reached over its control socket, or did not answer in time; a probed engine did not answer",
