@@ -22,9 +22,12 @@ def read_plan(path: Path) -> list[dict[str, object]]:
         lines = csv.reader(io.StringIO(path.read_text("utf-8-sig"), newline=""))
         header = next(lines, [])
         _check_header(path, header)
-        return [_row(path, lines.line_num, header, cells) for cells in lines if cells]
+        rows = [_row(path, lines.line_num, header, cells) for cells in lines if cells]
     except (OSError, ValueError, csv.Error) as error:
         raise _wrong(path, 1, str(error), "give a file of comma-separated values, in UTF-8") from error
+    if not rows:
+        raise _wrong(path, lines.line_num, "it names no run", "one planned run a line; where none is planned, leave --plan out")
+    return rows
 
 
 def _check_header(path: Path, header: list[str]) -> None:
@@ -41,7 +44,7 @@ def _row(path: Path, line: int, header: list[str], cells: list[str]) -> dict[str
     if "run" not in row:
         raise _wrong(path, line, "it names no run", "every planned run has a name")
     if "repeat" in row:
-        if not str(row["repeat"]).isdigit():
+        if not str(row["repeat"]).isdecimal() or not int(str(row["repeat"])):
             raise _wrong(path, line, f"repeat is {row['repeat']!r}", "a repeat is a whole number from 1")
         row["repeat"] = int(str(row["repeat"]))
     return row

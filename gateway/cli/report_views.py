@@ -197,12 +197,15 @@ def _times(report: Json) -> list[View]:
 
 
 KINDS: Final = ("waiting", "computing")
+NAMED: Final = 5
+"""Calls on a line; with --json there are more."""
 
 
 def _ends(report: Json) -> list[View]:
     said = [Line(f"stopped by {limit}: {', '.join(runs)}") for limit, runs in sorted(report["stopped_by"].items())]
     silent = report["silent_length_ends"]
-    return [*said, *(_refused(report["refused"]) or [Line("refused: none")]), Line(f"reached a length end and said nothing: {silent['count']}"), Line()]
+    named = f" ({', '.join(silent['calls'][:NAMED])}{', …' if silent['count'] > NAMED else ''})" if silent["count"] else ""
+    return [*said, *(_refused(report["refused"]) or [Line("refused: none")]), Line(f"reached a length end and said nothing: {silent['count']}{named}"), Line()]
 
 
 def _refused(refused: Json) -> list[View]:

@@ -28,8 +28,9 @@ class Times:
         if end is None:
             self.not_known += 1
             return
-        self.computing.append((admitted, end))
-        self.by_upstream.setdefault(cast(str, call["upstream"]), []).append((admitted, end))
+        worked = (admitted, end)
+        self.computing.append(worked)
+        self.by_upstream.setdefault(cast(str, call["upstream"]), []).append(worked)
 
     def document(self, slots: Mapping[str, int], wall: Interval) -> Row:
         """`wall`: from the campaign's opening to its closing, or its last entry."""
