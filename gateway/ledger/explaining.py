@@ -123,6 +123,10 @@ def _reserved(reserve: Content) -> Iterable[str]:
             yield f"waited {waited} ms: {', then '.join(parts)}"
         else:
             yield f"waited {waited} ms for {numbers(on[0]) if on else 'a slot of its engine, its turn, a count, or the end of a halt'}"
+        if before := _queue(decided).get("position"):
+            yield f"when it came, {before} calls of its run and lane were before it"
+    if decided.get("away"):
+        yield "the engine that its run used last was full: it went to another"
     if by := _limit(decided.get("clamped_by")):
         yield f"clamped to {reserve['ceiling']} output tokens of the {decided.get('wanted', 'more')} that it wanted, by {numbers(by)}"
     else:
@@ -166,6 +170,11 @@ def _waited_on(decided: Content) -> list[Row]:
     """Every limit that was in its way while it waited, in the order in which they came to be."""
     later = decided.get("then_waited_on")
     return [limit for value in (decided.get("waited_on"), *(later if isinstance(later, Sequence) else ())) if (limit := _limit(value))]
+
+
+def _queue(decided: Content) -> Content:
+    queue = decided.get("queue")
+    return queue if isinstance(queue, Mapping) else {}
 
 
 def _limit(value: object) -> Row:

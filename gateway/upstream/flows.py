@@ -73,8 +73,12 @@ class Flows:
         """Of these the one at which its run was served longest ago, of equals the first; empty where there are none."""
         if len(engines) < 2:
             return engines[0] if engines else ""
-        served, run = self._run_served, waiter.run
-        return min(engines, key=lambda engine: served.get((*run, engine), 0))
+        (campaign, run), served, best, longest = waiter.run, self._run_served.get, "", -1
+        for engine in engines:
+            tick = served((campaign, run, engine), 0)
+            if longest < 0 or tick < longest:
+                best, longest = engine, tick
+        return best
 
     def served(self, waiter: Waiter) -> None:
         """At one of its engines, and that counts at all of them: whoever may go to several has not several turns."""

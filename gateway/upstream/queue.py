@@ -5,6 +5,7 @@ Rule: a call is in all of these or in none; what it leaves behind is only the ti
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -108,6 +109,13 @@ class Queue:
         idle = self.places.idle
         found.update((head, None) for head in open_to if head.blocked is None or not idle(head))
         return found
+
+    def not_idle(self, heap: list[tuple[Turn, Waiter]]) -> list[tuple[Turn, Waiter]]:
+        """Of a pass under way those of whom something can come still, as a heap."""
+        idle = self.places.idle
+        left = [pair for pair in heap if pair[1].blocked is None or not idle(pair[1])]
+        heapq.heapify(left)
+        return left
 
     def renew_if_due(self) -> None:
         if self._alarms.window_is_over():

@@ -92,7 +92,6 @@ class Turns:
         self.wake(cause)
 
     def commit_failed(self, engine: str) -> None:
-        """The ledger gave the reservation back; the slot is given back here."""
         self.counts.commit_failed += 1
         self.free(engine, Cause.FAILED)
 
@@ -151,22 +150,23 @@ class Turns:
             self._passing = False
 
     def _pass(self) -> None:
-        """Each head has its turn."""
         self.counts.passes += 1
-        look, idle, free_of = self.queue.look, self.queue.places.idle, self.queue.homes.free_of
+        look, free_of = self.queue.look, self.queue.homes.free_of
         heap = [(look(waiter), waiter) for waiter in self.queue.candidates()]
         heapq.heapify(heap)
         while heap:
             turn, waiter = heapq.heappop(heap)
             self.counts.looks += 1
-            must_be_heard = waiter.stale or waiter.asides
-            if not waiter.queued or not (must_be_heard or free_of(waiter.ticket.engines)) or (waiter.blocked is not None and idle(waiter)):
+            must_be_heard = waiter.stale or bool(waiter.asides)
+            if not waiter.queued or not (must_be_heard or free_of(waiter.ticket.engines)):
                 continue
             if (current := turn if waiter.seen_at == self._slots.changes else look(waiter)) != turn:
                 heapq.heappush(heap, (current, waiter))  # its run was served meanwhile, or a slot taken
                 continue
             if must_be_heard or waiter.engine:
                 self._consider(waiter)
+                if waiter.asides and not must_be_heard:  # what it has now bars others, most likely all that wait for the same
+                    heap = self.queue.not_idle(heap)
             following = self.queue.flows.head(waiter.flow)
             if following is not None and following is not waiter:
                 heapq.heappush(heap, (look(following), following))
