@@ -61,13 +61,13 @@ class Three(Namespaces):
         ip(f"-n {self.engine} addr add {OUTSIDE}/32 dev lo")
         ip(f"-n {self.engine} route add default via {OPERATORS}")
         ip(f"-n {self.gateway} route add default via {ENGINE}")
-        subprocess.run(["ip", "netns", "exec", self.gateway, "sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
+        subprocess.run(["ip", "netns", "exec", self.gateway, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"], check=True)
 
     def _filter(self) -> None:
         if self.open_:
             return
         super(Three, self)._filter()
-        rules = 'table inet way { chain through { type filter hook forward priority 0; policy drop; }; }'
+        rules = "table inet way { chain through { type filter hook forward priority 0; policy drop; }; }"
         subprocess.run(["ip", "netns", "exec", self.gateway, "nft", "-f", "-"], input=rules, text=True, check=True)
 
     def agent_route(self) -> None:
