@@ -13,11 +13,13 @@ from tests.unit.dialects.answers import Case, dialect_cases, engine_cases, ident
 CASES = dialect_cases()
 BY_NAME = {case.name: case for case in CASES}
 ENGINES = engine_cases()
+REFUSED = engine_cases("err")
 
 
 def test_there_are_65_cases() -> None:
     assert len(CASES) == 65
-    assert len(ENGINES) == len(REAL) == 23
+    assert len(ENGINES) == len(REAL) == 26
+    assert len(REFUSED) == 11
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -76,7 +78,10 @@ REAL = {
     "llama_cpp_native-chat_stream_usage": (34, 12, 24, "reported"),
     "llama_cpp_native-chat_stream_usage_false": (34, 6, 33, "reported"),
     "llama_cpp_native-chat_tools": (37, 60, 24, "reported"),
+    "llama_cpp_native-chat_tools_jinja": (34, 80, 24, "reported"),
     "llama_cpp_native-chat_tools_stream": (37, 60, 36, "reported"),
+    "llama_cpp_native-chat_wrongmodel": (31, 1, 30, "reported"),
+    "llama_cpp_python-chat_nomessages": (4, 60, None, "reported"),
     "llama_cpp_python-chat_nonstream": (34, 8, None, "reported"),
     "llama_cpp_python-chat_stream_nousage": (None, None, None, "missing"),
     "llama_cpp_python-chat_stream_usage": (None, None, None, "missing"),
@@ -93,3 +98,12 @@ def test_what_real_engines_sent_gives_the_counts_that_they_reported(case: Case) 
         assert replayed.reading.completed
         assert replayed.raw() == case.body
         assert ended(replayed.reading) == REAL[case.name]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+def test_what_real_engines_refused_with_reports_nothing_and_is_an_error(case: Case) -> None:
+    for cuts in ((), range(1, len(case.body))):
+        replayed = replay(case, cuts)
+        assert replayed.raw() == case.body
+        assert ended(replayed.reading) == (None, None, None, "missing")
+        assert (replayed.reading.error_class is not None, replayed.reading.completed) == (True, False)
