@@ -215,11 +215,10 @@ def _routes(asked: Asked) -> Iterator[Tried]:
         yield Tried("default route", "none", False, False, "no way out is known here")
 
 
-def _local_sockets(asked: Asked) -> Iterator[Tried]:
+def _local_sockets(asked: Asked) -> list[Tried]:
     own = {os.path.realpath(path) for path in (asked.socket, *asked.allow) if path.startswith(("/", "."))}
-    for path in _socket_files(asked):
-        if os.path.realpath(path) not in own:
-            yield _opens(path)
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        return list(pool.map(_opens, (path for path in _socket_files(asked) if os.path.realpath(path) not in own)))
 
 
 def _socket_files(asked: Asked) -> list[str]:
