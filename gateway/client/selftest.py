@@ -225,7 +225,7 @@ def _socket_files(asked: Asked) -> list[str]:
     named = [os.environ.get(name, "") for name in ("GATEWAY_SOCKET", "SSH_AUTH_SOCK")]
     named.append(os.environ.get("DOCKER_HOST", "").partition("unix://")[2])
     abstract = [parts[7] for line in _lines("/proc/net/unix")[1:] if len(parts := line.split()) > 7 and parts[3] == "00010000"]
-    folders = dict.fromkeys(Path(folder).resolve() for folder in (*FOLDERS, *([Path(asked.socket).parent] if asked.socket else [])))
+    folders = dict.fromkeys(Path(folder).resolve() for folder in (*FOLDERS, *([str(Path(asked.socket).parent)] if asked.socket else [])))
     files = islice((f"{where}/{name}" for folder in folders for where, _, names in os.walk(folder) for name in names), FILES_MAX)
     return list(dict.fromkeys(path for path in [*named, *abstract, *(file for file in files if Path(file).is_socket())] if path))
 
