@@ -205,6 +205,15 @@ def json_lines(folder: Path, name: str) -> list[Row]:
         return [json.loads(line) for line in file]
 
 
+def documents(path: Path) -> Iterator[object]:
+    """One JSON document, or several one after the other, as receipts that were appended are."""
+    text = path.read_text(encoding="utf-8").lstrip()
+    while text:
+        found, end = json.JSONDecoder().raw_decode(text)
+        yield found
+        text = text[end:].lstrip()
+
+
 def anchors(kept: object) -> Iterator[tuple[str, int, str]]:
     if isinstance(kept, list):
         for inner in kept:
@@ -254,8 +263,11 @@ def main(arguments: list[str]) -> int:
         return 2
     kept = {}
     if arguments:
-        text = Path(arguments[1]).read_text(encoding="utf-8")
-        kept = {anchor[:2]: anchor[2] for anchor in anchors(json.loads(text))}
+        try:
+            kept = {anchor[:2]: anchor[2] for found in documents(Path(arguments[1])) for anchor in anchors(found)}
+        except (OSError, ValueError) as error:
+            print(f"{arguments[1]} can't be read as receipts: {error}")
+            return 2
         if not kept:
             print(f"{arguments[1]} holds no receipt and no head: nothing in it names a chain, a sequence and a hash")
             return 2

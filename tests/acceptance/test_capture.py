@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 from gateway.capture.store import bodies_folder
+from gateway.ledger.reading import LedgerReader
+from gateway.pack.packing import write_pack
 from tests.support.gateway_process import POLICY, GatewayProcess
 from tests.support.mock_process import MockProcess
 from tests.support.raw_http import RawAnswer, chat_once
@@ -48,6 +50,11 @@ def test_bodies_are_kept_byte_for_byte_exported_and_pruned(tmp_path: Path) -> No
 
         everything = b"".join(path.read_bytes() for path in [gateway.ledger])
         assert PROMPT.encode() not in everything
+
+        with LedgerReader(gateway.ledger) as reader:
+            write_pack(reader, "training", tmp_path / "pack")
+        packed = b"".join(path.read_bytes() for path in (tmp_path / "pack").rglob("*") if path.is_file())
+        assert whole.headers["x-request-id"].encode() in packed and PROMPT.encode() not in packed
 
         out = tmp_path / "training.jsonl"
         assert typed(gateway, "capture", "export", "training", "--out", out).returncode == 0

@@ -184,10 +184,16 @@ def test_a_receipt_that_was_kept_is_held_against_it(ledger: Path, packed: Path, 
         kept.write_text(json.dumps([reader.receipt("c", "r"), reader.receipt("c")]))
     answer = checked(packed, "--against", str(kept))
     assert (answer.returncode, "4 receipts and heads that were kept" in answer.stdout) == (0, True), answer
+    with LedgerReader(ledger) as reader:
+        kept.write_text("\n".join(json.dumps(reader.receipt("c", run), indent=2) for run in ("r", "s")))
+    assert "4 receipts and heads that were kept" in checked(packed, "--against", str(kept)).stdout
     then = pack(ledger, tmp_path / "then", as_of=12)
     assert "was kept but is not here" in checked(then, "--against", str(kept)).stdout
-    kept.write_text("[]")
-    assert checked(packed, "--against", str(kept)).returncode == 2
+    for text in ("[]", "no receipt", ""):
+        kept.write_text(text)
+        answer = checked(packed, "--against", str(kept))
+        assert (answer.returncode, answer.stderr) == (2, ""), answer
+    assert "can't be read as receipts" in checked(packed, "--against", str(tmp_path / "nowhere.json")).stdout
 
 
 # -- changed packs
