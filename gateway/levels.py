@@ -90,6 +90,7 @@ class Levels:
         self._gate, self._runs, self._engines, self._not_ready = gate, runs, engines, not_ready
         self.findings = Findings()
         ledger.on_commit(self._committed)
+        metrics.begin({name: upstream.models for name, upstream in settings.upstreams.items()})
         self._answer_of_traffic()
         self._answer_of_the_ledger()
         self._answer_of_campaigns()

@@ -5,6 +5,7 @@ Rule: names of the GenAI conventions (v1.41 of OpenTelemetry's) stand for what t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -48,6 +49,30 @@ class Metrics:
         if found is None:
             found = self._calls[values] = CallSums(self, values)
         return found
+
+    def begin(self, upstreams: Mapping[str, Iterable[str]]) -> None:
+        """Upstreams and their models. What an alarm waits for stands at 0 from the start: a series that begins at 1 has not risen, to Prometheus."""
+        for upstream, models in upstreams.items():
+            for counter in (self.cap_ignored, self.upstream_auth, self.unmeasured):
+                counter.labels(upstream)
+            for result in ("confirmed", "unconfirmed", "unknown"):
+                self.cancellations.labels(upstream, result)
+            for reason in ("unreachable", "unsent"):
+                self.voids.labels(upstream, reason)
+            for model in models:
+                self.mismatches.labels(upstream, model)
+                self.drifts.labels(model)
+                self.faults.labels(model)
+                self.overshoots.labels(model)
+                for kind in ("input", "output"):
+                    self.unknown.labels(model, kind)
+                    self.overshot_tokens.labels(model, kind)
+        for code in ("overloaded", "ledger_unavailable", "clock", "engine_unavailable", "run_budget_reached"):
+            self.refusals.labels(code)
+        for result in ("home", "away"):
+            self.affinity.labels(result)
+        for result in ("kept", "known", "full", "behind", "too_long", "failed"):
+            self.captured.labels(result)
 
     def render(self) -> bytes:
         """The Prometheus text format, UTF-8."""

@@ -45,7 +45,7 @@ def test_at_most_fifty_open_campaigns_are_labels_those_that_were_opened_first() 
     campaigns = [SimpleNamespace(campaign=f"c{number}", serves=number != 3, runs={}) for number in range(60)]
     metrics = Metrics()
     runs: Any = SimpleNamespace(campaigns=lambda: campaigns, gateway_limits_left=tuple, campaign_limits_left=lambda campaign: ())
-    other: Any = SimpleNamespace(on_commit=lambda callback: None)
+    other: Any = SimpleNamespace(on_commit=lambda callback: None, upstreams={})
     Levels(metrics, cast(Settings, other), cast(Ledger, other), cast(Gate, other), runs, cast(Engines, other), tuple)
     shown = [labels[0] for labels, _ in metrics.runs.read()]
     assert shown == [f"c{number}" for number in range(51) if number != 3] and len(shown) == CAMPAIGNS_MAX
