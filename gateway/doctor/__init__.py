@@ -4,6 +4,7 @@ The rule: it looks and changes nothing, takes no lock and spends from no budget 
 judging are apart: what was seen is a value, and the judging modules are pure.
 
 * line.py            one finding: ok, warn or fail, and the mend
+* seen.py            what was seen, as values
 * examination.py     everything, in order: from gateway.toml to the lines
 * engine.py          asks one engine: what it says of itself, one call of three tokens, one that is left
 * trial.py           the calls, as the gateway would send them

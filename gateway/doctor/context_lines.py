@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gateway.doctor.engine import CounterKey, EngineSeen
 from gateway.doctor.line import Line, fail, ok, warn
+from gateway.doctor.seen import CounterKey, EngineSeen
 from gateway.policy.declaration import ModelPolicy
 from gateway.policy.loading import LoadedPolicy
 from gateway.policy.resolve import call_caps

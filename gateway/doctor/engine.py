@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
-from gateway.doctor.trial import CALL_S, DIALECT, LEFT_CAP, Left, Short, left_call, request_of, short_call
+from gateway.doctor.seen import CounterKey, EngineSeen
+from gateway.doctor.trial import CALL_S, DIALECT, LEFT_CAP, left_call, request_of, short_call
 from gateway.engines import ENGINES
 from gateway.errors import EngineFailure, GatewayError
 from gateway.settings.declaration import UpstreamSettings
@@ -18,22 +18,6 @@ from gateway.upstream.watch import Timeouts
 
 COUNT_S = 30.0
 """Of each counter."""
-CounterKey = tuple[str, int | None]
-"""Its word in the policy, and the declared overhead."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSeen:
-    """What asking showed. Where `failure` is there, nothing else is."""
-
-    failure: EngineFailure | None = None
-    probed: Probed | None = None
-    model: str = ""
-    """The engine's own name of the model that was tried; empty: none could be."""
-    short: Short | None = None
-    left: Left | None = None
-    counts: Mapping[CounterKey, int | str] = field(default_factory=dict)
-    """Of each counter that a policy names: the count of the conversation of the short call, or why there is none."""
 
 
 async def look_at(name: str, settings: UpstreamSettings, credential: str | None, counters: Iterable[CounterKey]) -> EngineSeen:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.doctor.engine import EngineSeen
 from gateway.doctor.line import Line, fail, ok, warn
-from gateway.doctor.trial import CAP, Left, Short
+from gateway.doctor.seen import CAP, EngineSeen, Left, Short
 from gateway.engines import ENGINES
 from gateway.errors import EngineFailure
 from gateway.settings.declaration import UpstreamSettings

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.doctor.context_lines import context_lines, counters_of, tokenizer_lines
-from gateway.doctor.engine import EngineSeen, look_at
+from gateway.doctor.engine import look_at
 from gateway.doctor.engine_lines import engine_lines
 from gateway.doctor.line import Line, Status, fail, ok, warn
 from gateway.doctor.machine import look_at_machine
 from gateway.doctor.machine_lines import machine_lines, token_line
 from gateway.doctor.networks import listener_lines
+from gateway.doctor.seen import EngineSeen
 from gateway.errors import ConfigurationError
 from gateway.ledger.clock import system_ms
 from gateway.policy.loading import LoadedPolicy, load_policy

@@ -7,12 +7,12 @@ import re
 import resource
 import socket
 import stat
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 from gateway.client.control import ControlClient, ControlError
-from gateway.doctor.networks import Network, networks_of
+from gateway.doctor.networks import networks_of
+from gateway.doctor.seen import Folder, MachineSeen, Running
 from gateway.errors import GatewayError
 from gateway.ledger.clock import system_ms
 from gateway.ledger.connect import ledger_path
@@ -22,48 +22,6 @@ from gateway.settings.settings import Settings
 ANSWER_S = 3.0
 """Of a gateway that runs, to each question."""
 _ROUTES = Path("/proc/net/route")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
-    """One that must be written to."""
-
-    path: Path
-    exists: bool
-    writable: bool
-    """By this process's user; of one that is not there: the nearest that is."""
-    open_to_others: bool = False
-    """Others may rename what lies in it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A gateway that answers on the control socket."""
-
-    clock: Mapping[str, object] = field(default_factory=dict)
-    process: int | None = None
-    """By the ledger's lock file, where it is of this machine."""
-    mute: str = ""
-    """Somebody listens there, and why nothing was learned."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineSeen:
-    user: str
-    ledger: Folder
-    socket: Folder
-    free_bytes: int | None
-    files: int
-    """As many as the gateway may open: the hard limit, or what a running one has."""
-    files_of: str
-    modes: Mapping[Path, int]
-    """Of what only the gateway's user should read: its secrets, where they are there."""
-    last_entry_ms: int | None
-    """None: no ledger yet."""
-    ledger_problem: str
-    system_ms: int
-    running: Running | None
-    networks: tuple[Network, ...] = ()
 
 
 def look_at_machine(settings: Settings, system_ms: Callable[[], int] = system_ms) -> MachineSeen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gateway.doctor.line import Line, fail, ok, warn
-from gateway.doctor.machine import Folder, MachineSeen
+from gateway.doctor.seen import Folder, MachineSeen
 from gateway.ledger.clock import DRIFT_MAX_MS
 from gateway.settings.open_files import files_needed
 from gateway.settings.settings import Settings

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
-from gateway.accounting.usage import Reading
 from gateway.dialects import DIALECTS
 from gateway.dialects.dialect import CallRequest, ForwardFacts
+from gateway.doctor.seen import CAP, Left, Short
 from gateway.errors import EngineFailure
 from gateway.metering.meter import Meter, meter_of
 from gateway.metering.reader import Mark
@@ -22,7 +21,6 @@ from gateway.upstream.forward import Upstream
 DIALECT: Final = "openai.chat"
 CALL_S: Final = 60
 """Of each call: a model may have to be loaded first."""
-CAP: Final = 3
 LEFT_CAP: Final = 1_999
 """No agent asks for just that: by it the call is known among others."""
 EVENT_BYTES: Final = 1 << 20
@@ -31,28 +29,6 @@ _MESSAGES: Final = (
     {"role": "system", "content": "You count."},
     {"role": "user", "content": "Write the numbers from 1 to 5000 in words, one a line. Leave none out and do not stop."},
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Short:
-    """How the call of three tokens went."""
-
-    status: int = 0
-    reading: Reading | None = None
-    pieces: int = 0
-    """Events with content."""
-    said: str = ""
-    """The engine's own words, where it refused."""
-    failure: EngineFailure | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """What the engine was seen to do, a while after a call was left. `found` is None where nothing could be tried, and `why` says why."""
-
-    found: Found | None = None
-    why: str = ""
-    lags: bool = False
 
 
 def conversation(model: str, cap: int) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.doctor.line import Line
-from gateway.doctor.machine import Folder, MachineSeen, Running
 from gateway.doctor.machine_lines import machine_lines, token_line
+from gateway.doctor.seen import Folder, MachineSeen, Running
 from gateway.settings.loading import settings_from_text
 from gateway.settings.open_files import files_needed
 
