@@ -7,6 +7,7 @@ frames an answer (head, chunk sizes, trailers) is never held beyond a bound.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -57,6 +58,7 @@ class EngineConnection(asyncio.Protocol):
         self._head_read = self._interim = self._until_close = False
         self._done = self._keep = False
         self._paused = False
+        self._unread: select.poll | None = None
         self.served = False
         """It was given a request before."""
         self.heard = False
@@ -65,6 +67,15 @@ class EngineConnection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def silent(self) -> bool:
+        """Nothing came in that the loop has not read yet: what nobody asked for would be taken for the answer to the next request."""
+        assert self._transport is not None
+        if self._unread is None:
+            self._unread = select.poll()
+            self._unread.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not self._unread.poll(0)
 
     def ask(self, receiver: Receiver, head: bytes, body: bytes) -> None:
         """Gives the loop the whole request."""

@@ -66,7 +66,7 @@ class Pool:
         """One that served before; None where there is none that is fit."""
         while self._idle:
             since, connection = self._idle.pop()
-            if connection.usable and asyncio.get_running_loop().time() - since < self._idle_s:
+            if connection.usable and asyncio.get_running_loop().time() - since < self._idle_s and connection.silent:
                 return connection
             connection.leave()
         return None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import threading
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import uvloop
@@ -202,3 +204,78 @@ async def test_an_engine_whose_reader_is_slow_is_not_read_on() -> None:
         async for data in chunks:
             got += len(data)
         assert got == 64_028_672 and answer.complete
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["kept open", "closed"])
+async def test_an_answer_that_nobody_asked_for_is_not_given_to_the_next_call_however_late_it_is_read(closes: bool) -> None:
+    """It lies in the socket when the next call takes the connection: the loop had no time to read it."""
+    stale = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 9\r\n\r\nnot yours"
+    served = 0
+
+    def serve(listener: socket.socket) -> None:
+        nonlocal served
+        while True:
+            try:
+                one, _ = listener.accept()
+            except OSError:
+                return
+            served += 1
+            with one:
+                one.recv(65_536)
+                one.sendall(OK)
+                if served == 1:
+                    time.sleep(0.1)
+                    one.sendall(stale)
+                    if not closes:
+                        one.settimeout(2)
+                        with suppress(OSError):
+                            one.recv(65_536)
+                else:
+                    time.sleep(0.2)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        upstream = Upstream(name="stale", address=f"http://127.0.0.1:{listener.getsockname()[1]}", engine=ENGINES["llama.cpp"], timeouts=LONG)
+        try:
+            assert await body_of(upstream) == b"{}"
+            time.sleep(0.4)  # noqa: ASYNC251
+            assert await body_of(upstream) == b"{}"
+            assert served == 2
+        finally:
+            await upstream.close()
+            listener.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
+
+
+async def test_every_call_gets_its_own_answer_from_an_engine_that_says_too_much_at_any_moment() -> None:
+    """A second answer behind the first, at once or later: it is nobody's."""
+    numbers = iter(range(1_000))
+
+    async def script(wire: Wire) -> None:
+        while request := await wire.request():
+            body = request.rpartition(b"\r\n\r\n")[2]
+            own = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+            extra = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsmuggled"
+            match next(numbers) % 5:
+                case 0:
+                    await wire.send(own + extra)
+                case 1:
+                    await wire.send(own[:-2])
+                    await wire.send(own[-2:] + extra[:30])
+                case 2:
+                    await wire.send(own)
+                    await wire.send(extra)
+                case 3:
+                    await wire.send(own)
+                    await asyncio.sleep(0.002)
+                    await wire.send(extra)
+                case _:
+                    await wire.send(own)
+
+    async with facing(script) as (upstream, engine):
+        for number in range(60):
+            body = b'{"call":%d}' % number
+            assert await body_of(upstream, body) == body
+            await asyncio.sleep(0.004)
+        assert 24 < engine.connections < 60
