@@ -31,7 +31,7 @@ async def correct_call(request: web.Request) -> web.Response:
     charge = _known_charge(before, usage, charge)
     adjust = Adjust(call_id=call_id, at_ms=services.ledger.now_ms(), usage=usage, charge=charge, reason=body.why, evidence=body.evidence)
     posting = await services.ledger.post(adjust)
-    services.runs.receipt_due(str(before["campaign"]), str(before["run"]))
+    await services.runs.next_receipt(str(before["campaign"]), str(before["run"]))
     after = await asyncio.to_thread(_call, services, call_id)
     return answer({"before": before, "after": after, "entry": posting.entries[0].number if posting.entries else None})
 
@@ -41,7 +41,7 @@ def _call(services: ControlServices, call_id: str) -> Row:
         rows = reader.query("SELECT * FROM calls WHERE call_id = :call", call=call_id)
     if not rows:
         raise Problem(404, "not_found", f"There is no call {call_id!r}.", "None was sent under this id.", "`gateway run show` and the table `calls` list them.")
-    if rows[0]["status"] == "void":
+    if rows[0]["status"] == "voided":
         raise Problem(409, "rejected", f"Call {call_id!r} is not corrected.", "Nothing of it was sent.", "Correct a call that was.")
     return rows[0]
 

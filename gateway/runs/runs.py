@@ -116,6 +116,12 @@ class Runs:
         if found.state is RunStanding.CLOSED:
             self._background(self._closing.settled(state, found))
 
+    async def next_receipt(self, campaign: str, run: str) -> None:
+        """The same, and it is there when this returns: whoever corrected a call asks for it next."""
+        state, found = self._campaigns.run(campaign, run)
+        if found.state is RunStanding.CLOSED:
+            await self._closing.settled(state, found)
+
     # what is there
 
     def campaigns(self) -> tuple[CampaignState, ...]:

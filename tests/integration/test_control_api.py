@@ -14,6 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from gateway.accounting.commands import Void
 from gateway.client.control import ControlClient, ControlError
 from gateway.control.api import metrics_application
 from gateway.control.listening import ControlListener, TcpListener
@@ -177,6 +178,27 @@ async def test_results_declared_later_give_the_next_receipt(plane: ControlPlane)
     assert second["receipt"]["results"] == {"exit": 1, "judge": "fail", "outcomes": {"score": "3"}}
     assert second["receipt"]["replaces"]["hash"] == first["receipt"]["hash"]
     assert (await declined(plane, lambda client: client.close_run("pilot", "r1", results={"exit": 0}))).status == 409
+
+
+async def test_the_receipt_of_a_correction_is_there_when_the_correction_is(plane: ControlPlane) -> None:
+    await plane.opened("r1")
+    await plane.settle(await plane.call("call-a", "r1"))
+    void = await plane.call("call-b", "r1")
+    await plane.ledger.post(Void(call_id="call-b", at_ms=plane.ledger.now_ms(), reason="connect failed"))
+    void.end()
+    first = (await plane.ask(lambda client: client.close_run("pilot", "r1")))["receipt"]
+    for number, receipt in ((8, 2), (9, 3)):
+        corrected, then = await plane.ask(
+            lambda client, number=number: (
+                client.correct_call("call-a", {"output_tokens": number}, "the log", "line 3"),
+                client.run_receipt("pilot", "r1")["receipt"],
+            )
+        )
+        assert corrected["after"]["output_tokens"] == number
+        assert (then["receipt"], then["totals"]["usage"]["output_tokens"]["sum"], then["replaces"]["receipt"]) == (receipt, number, receipt - 1)
+    assert first["receipt"] == 1
+    refused = await declined(plane, lambda client: client.correct_call("call-b", {"output_tokens": 1}, "the log", "line 3"))
+    assert (refused.status, refused.cause) == (409, "Nothing of it was sent.")
 
 
 async def test_closing_a_campaign_closes_its_runs_and_writes_its_receipt_after_theirs(plane: ControlPlane) -> None:
