@@ -62,7 +62,8 @@ def campaign_report(ledger: Chains, campaign: str, *, as_of: int = 0, across_lab
     if len(labels) == 1 or across_labels:
         for row in labels:
             total = added(total, {name: value for name, value in row.items() if name not in ("by", "value", "label", "price")})
-    end_ms = read.closed_ms or read.last_ms
+    window = look.times.window or (0, 0)
+    end_ms = max(read.closed_ms or read.last_ms, window[1])  # what ran at its closing may have gone on for a while
     times = look.times.document(read.slots, (cast(int, read.opening["at_ms"]), end_ms))
     return {
         "campaign": campaign,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gateway.accounting.commands import Declare, Expire, Fingerprint, Results
+from gateway.accounting.commands import CloseCampaign, Declare, Expire, Fingerprint, Results
 from gateway.cli.exits import Exit
 from gateway.cli.root import root
 from gateway.errors import NotFound
@@ -90,6 +90,13 @@ def test_times_that_overlap_are_added_up_apart_from_time_on_the_clock(tmp_path: 
         {"upstream": "u", "busy_sum_ms": 13_000, "busy_union_ms": 6_000, "slots": 2, "per_mille": round(13_000_000 / (2 * times["window"]["ms"]))}
     ]
     assert times["wall_ms"] == 6 * hour + 1_000 - 1_000
+
+
+def test_a_call_that_went_on_after_the_closing_lies_within_the_campaigns_time(tmp_path: Path) -> None:
+    late = replace(settle("a", 3), at_ms=9_000)
+    write(tmp_path / "ledger", [open_campaign("c"), open_run("r", "c"), reserve("a", 10, campaign="c"), CloseCampaign(campaign="c", at_ms=5), late])
+    times = report(tmp_path / "ledger")["times"]
+    assert (times["window"]["to_ms"], times["wall_ms"] >= times["window"]["ms"]) == (9_000, True)
 
 
 def test_occupancy_is_of_the_slots_that_the_gateway_gave_an_engine(tmp_path: Path) -> None:
