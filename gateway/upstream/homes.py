@@ -54,11 +54,14 @@ class Homes:
 
     def out(self, waiter: Waiter) -> bool:
         """None of its engines takes calls."""
-        return not any(self._may_use(waiter, engine) for engine in waiter.ticket.engines)
+        first, *others = waiter.ticket.engines
+        return not self._may_use(waiter, first) and not any(self._may_use(waiter, engine) for engine in others)
 
     def open_to(self, waiter: Waiter) -> Sequence[str]:
         """The engines with a slot to which it would go now, the best first."""
         engines, takes = waiter.ticket.engines, waiter.ticket.takes
+        if len(engines) == 1 and takes is None:
+            return engines if self._slots.any_free(engines[0]) else ()
         free = self.free_of(engines)
         if takes is not None:
             free = [engine for engine in free if takes(engine)]

@@ -137,7 +137,7 @@ class Queue:
         return self.flows.turn(waiter)
 
     def finds_slot(self, waiter: Waiter) -> bool:
-        self.look(waiter)
+        waiter.engine = self.flows.longest_ago(waiter, self.homes.open_to(waiter))
         return waiter.engine != ""
 
     def engine_is_out(self, engine: str) -> None:
