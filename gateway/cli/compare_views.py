@@ -11,6 +11,8 @@ from gateway.cli.words import UNKNOWN, Kind
 
 Json = Mapping[str, Any]
 
+TOLD: Final = 6
+"""Of one campaign, in a row of what differs; with --json all."""
 MEDIANS: Final = (
     Column("calls", "CALLS", Kind.NUMBER),
     Column("input_tokens", "INPUT", Kind.NUMBER),
@@ -47,9 +49,29 @@ def compare_views(document: Json) -> list[View]:
         Line(),
         _runs_table(document, names),
         Line(),
-        Line(f"Different: {', '.join(document['different']) or 'nothing that the ledger sees'}."),
+        _different(document),
+        Line(),
         Line(document["note"]),
     ]
+
+
+def _different(document: Json) -> Table:
+    """Of what differs, what each campaign has and not all have."""
+    columns = (Column("what", "DIFFERENT"), *(Column(str(place), each["campaign"]) for place, each in enumerate(document["campaigns"])))
+    rows: list[dict[str, Any]] = []
+    for what in document["different"]:
+        sides = [_told(each["made_of"][what]) for each in document["campaigns"]]
+        shared = set.intersection(*map(set, sides))
+        own = [[one for one in side if one not in shared] for side in sides]
+        shown = {str(place): [*side[:TOLD], *(["…"] if len(side) > TOLD else [])] for place, side in enumerate(own)}
+        rows.append({"what": what, **shown})
+    return Table(title="Different", columns=columns, rows=rows, empty="Different: nothing that the ledger sees.")
+
+
+def _told(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [f"{name} {inner}" for name, of in sorted(value.items()) for inner in _told(of)]
+    return [str(one) or "(none)" for one in value] if isinstance(value, list) else [str(value)]
 
 
 def _summary(each: Json, names: list[str]) -> dict[str, Any]:

@@ -80,6 +80,7 @@ class _Side:
             "outcomes": {name: tally(runs, name) for name in outcomes},
             "medians": self._medians(),
             "policy_hash": self.read.opening["policy_hash"],
+            "made_of": self.made_of(),
         }
 
     def _medians(self) -> Row:

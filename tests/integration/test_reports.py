@@ -285,6 +285,7 @@ def test_a_tuning_series_comes_out_as_it_was(tmp_path: Path) -> None:
     assert document["different"] == ["policy"]
     shown = typed("compare", "cap-8k", "cap-16k", "cap-32k", "cap-32k-thinking", "--outcome", "functional", "--ledger", ledger)
     assert [line.split()[-1] for line in shown.splitlines() if line.startswith("cap-")][:4] == ["5/24", "14/24", "20/24", "23/24"]
+    assert next(line.split() for line in shown.splitlines() if line.startswith("policy ")) == ["policy", *(f"{reached:02}" * 32 for reached in (5, 14, 20, 23))]
     assert "24 pairs tell a small difference from chance only where they are many" in shown
 
 
@@ -296,6 +297,23 @@ def test_a_run_that_one_side_lacks_is_missing_and_no_failure(tmp_path: Path) -> 
     assert document["pairs"][0]["functional"] == {"both": 9, "only_first": 0, "only_second": 0, "neither": 13, "unknown": 0, "missing": 2}
     assert document["campaigns"][1]["outcomes"]["functional"] == {"reached": 9, "of": 22, "unknown": 0}
     assert [side.get("missing", False) for side in document["rows"][0]["sides"]] == [False, True]
+
+
+def test_what_differs_is_told_with_what_each_campaign_has_of_it(tmp_path: Path) -> None:
+    pins = {"task": "sha256:" + "11" * 32, "image": "sha256:" + "22" * 32}
+    for campaign, image, label in (("a", "33", "x"), ("b", "44", "")):
+        runs = [MadeRun(run=campaign, task="t", label=label, pins={**pins, "image": "sha256:" + image * 32})]
+        made(tmp_path / "ledger", campaign, runs)
+    shown = typed("compare", "a", "b", "--ledger", tmp_path / "ledger").splitlines()
+    told = next(line.split() for line in shown if line.startswith("pins"))
+    assert told == ["pins", "image=sha256:" + "33" * 32, "image=sha256:" + "44" * 32]
+    assert next(line.split() for line in shown if line.startswith("labels")) == ["labels", "x", "(none)"]
+    assert "Different: nothing that the ledger sees." in typed("compare", "a", "same", "--ledger", _with_the_same(tmp_path / "ledger", pins))
+
+
+def _with_the_same(ledger: Path, pins: dict[str, str]) -> Path:
+    made(ledger, "same", [MadeRun(run="a", task="t", label="x", pins={**pins, "image": "sha256:" + "33" * 32})])
+    return ledger
 
 
 def test_what_was_not_declared_is_not_known_and_medians_include_failed_runs(tmp_path: Path) -> None:
