@@ -41,8 +41,9 @@ def built() -> Built:
 
 
 def remove_containers() -> None:
-    """What `built` mounted; the images stay."""
+    """What `built` mounted, and images that newer ones have replaced; the base stays."""
     _buildah("rm", "--all")
+    _buildah("rmi", "--prune")
 
 
 def _make_base() -> None:
