@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import signal
+import sys
 import threading
 import webbrowser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -51,6 +52,7 @@ def page(port: int, open_it: bool, reach: Reach, screen: Screen) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
         screen.present({"page": server.address}, Line(server.address))
+        sys.stdout.flush()  # also where somebody reads it through a pipe, while this goes on
         if open_it:
             webbrowser.open(server.address)
         server.serve_forever()

@@ -9,10 +9,10 @@ from aiohttp import web
 from gateway.accounting.chain import decode
 from gateway.accounting.limit import Scope
 from gateway.accounting.quantity import Quantity
+from gateway.control.live import LOOKING
 from gateway.control.overview import View, worded
 from gateway.control.reading import read_aside
 from gateway.control.services import SERVICES
-from gateway.control.views import answer
 from gateway.ledger.reading import LedgerReader
 from gateway.reconcile.timeline import rows_of
 from gateway.reports.history import ENTRIES_MAX, history, reconciled
@@ -23,13 +23,18 @@ CAMPAIGN_ENTRIES_MAX: Final = 2_000
 
 
 async def run_history(request: web.Request) -> web.Response:
+    """At most a second old, however many look."""
     services = request.app[SERVICES]
     campaign, run = request.match_info["campaign"], request.match_info["run"]
     state = services.runs.campaign(campaign)
     services.runs.run(campaign, run)
-    limits = () if state.policy_problem else services.runs.limits(campaign, run)
-    now_ms = services.ledger.now_ms()
-    return answer(await read_aside(services, lambda reader: _read(reader, campaign, run, limits, now_ms)))
+
+    async def make() -> View:
+        limits = () if state.policy_problem else services.runs.limits(campaign, run)
+        now_ms = services.ledger.now_ms()
+        return await read_aside(services, lambda reader: _read(reader, campaign, run, limits, now_ms))
+
+    return web.json_response(body=await request.app[LOOKING].snapshot(f"history of {campaign}/{run}", make))
 
 
 def _read(reader: LedgerReader, campaign: str, run: str, limits: tuple[LimitLeft, ...], now_ms: int) -> View:

@@ -1,6 +1,6 @@
 """Snapshots for whoever looks at the page: made at most once a second, one for all of them, and none while nobody looks.
 
-The rule: looking costs no call anything. Who reads no more is let go, and only so many look at once.
+The rule: no call waits for it longer than for another call's step. Who reads no more is let go, and only so many look at once.
 """
 
 from __future__ import annotations

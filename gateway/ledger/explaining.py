@@ -46,6 +46,8 @@ CODES = {
     "preflight_required": "its run had passed no preflight, and the policy requires one",
     "busy": "others held what it needed until its wait was over",
     "campaign_halted": "its campaign was halted until its wait was over",
+    "engine_unavailable": "no engine for its model could take it, or count its prompt",
+    "overloaded": "too many waited already",
     "shutting_down": "the gateway was stopping",
 }
 

@@ -16,7 +16,7 @@ from gateway.accounting.receipt import given_out
 from gateway.accounting.tally import Content
 from gateway.reports.call_rows import Row, call_rows
 
-ENTRIES_MAX: Final = 20_000
+ENTRIES_MAX: Final = 6_000
 CALLS_MAX: Final = 500
 REFUSALS_MAX: Final = 100
 EVENTS_MAX: Final = 100

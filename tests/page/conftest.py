@@ -1,7 +1,10 @@
-"""A browser, and a gateway with campaigns, runs, waiting calls, refusals and closed runs to look at."""
+"""A browser, and a gateway with campaigns, runs, waiting calls, refusals and closed runs to look at. These run by `make page` alone: they need Debian's
+package `chromium`, Playwright, and two minutes.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,6 +16,8 @@ from gateway.cli.page import Forwarder, forwarder
 from gateway.client.control import ControlClient
 from tests.page.scene import Scene
 from tests.support.skips import skip
+
+collect_ignore_glob = [] if os.environ.get("GATEWAY_PAGE") else ["test_*.py"]
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = (

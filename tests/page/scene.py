@@ -43,7 +43,7 @@ class Scene:
     def __enter__(self) -> Self:
         near = self._stack.enter_context(MockProcess(script={"output_tokens": 60, "gap_ms": 30, "prefill_ms": 500, "cached": 4}))
         far = self._stack.enter_context(MockProcess(script={"output_tokens": 90, "gap_ms": 25, "prefill_ms": 900}))
-        second = {"address": far.url, "engine": "vllm", "slots": 4, "models": {"qwen3.6:35b": "mock"}}
+        second = {"address": far.url, "engine": "llama.cpp", "slots": 4, "models": {"qwen3.6:35b": "mock"}}
         settings: Tables = {"upstreams": {"gpu-b": second}, "limits": {"timezone": "Europe/Berlin", "day": {"requests": 3_000}}}
         self.gateway = self._stack.enter_context(
             GatewayProcess(self._folder, near.url, policies={"pilot": POLICY, "small": SMALL}, settings=settings, slots=2, models={"mock": "mock"})

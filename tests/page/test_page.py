@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="[playwright] `ma
 from gateway.cli.page import Forwarder  # noqa: E402
 from tests.page.looks import ask  # noqa: E402
 from tests.page.scene import HOSTILE, Scene  # noqa: E402
+from tests.support.waiting import eventually  # noqa: E402
 
 KEPT: Final = Path(__file__).parents[2] / "build" / "page"
 SIZES: Final = {"desk": {"width": 1360, "height": 900}, "phone": {"width": 390, "height": 844}}
@@ -154,13 +156,28 @@ def test_a_runs_page_tells_its_calls_in_time_its_end_and_its_reconciliation(look
         row = page.locator(f'#table tr[data-key="{call["call"]}"]').inner_text()
         assert str(call["usage"]["output_tokens"]) in row and call["outcome"].replace("_", " ") in row and call["source"] in row
     titles = page.locator("#calls svg g title").all_text_contents()
-    assert all("first byte after" in title and "in all" in title for title in titles)
+    assert all("in all" in title for title in titles)
     budget = page.locator("#budget svg").get_attribute("aria-label")
     settled = next(one["points"][-1][1] for one in told["series"] if one["name"] == "run.output_tokens")
     assert f"run.output_tokens: {settled} of 1,000" in budget and "run.requests: 4 of 4" in budget
     assert "Conflict" in page.locator("#receipt").inner_text() and told["receipt"]["hash"] in page.locator("#receipt").inner_text()
     assert "1 unexplained" in page.locator("#reconciliation").inner_text() and "ledger only" in page.locator("#reconciliation").inner_text()
     assert "completed" in page.locator("dl.facts").first.inner_text()
+
+
+def test_a_stream_is_drawn_as_waiting_prefill_and_decoding_with_the_ledgers_times(look: Opener, scene: Scene) -> None:
+    def ended() -> list[Any]:
+        calls = scene.gateway.control.get("/v1/campaigns/pilot-7/runs/r01/history")["calls"]
+        return [call for call in calls if call["status"] == "settled" and call["outcome"] in ("completed", "length") and call["stream"]]
+
+    eventually(ended, "a stream that has ended", timeout_s=60, every_s=0.5)
+    whole = ended()[0]
+    page = look().go("runs/pilot-7/r01", "#table")
+    bar = page.locator(f'#calls svg g[data-key="{whole["call"]}"]')
+    widths = {kind: float(bar.locator(f"rect.{kind}").get_attribute("width")) for kind in ("prefill", "decode")}
+    share = whole["first_byte_ms"] / whole["took_ms"]
+    assert abs(widths["prefill"] / sum(widths.values()) - share) < 0.1
+    assert bar.locator("line.wait").count() == (1 if whole.get("waited_ms") else 0)
 
 
 def test_a_calls_page_tells_everything_that_explain_knows(look: Opener, scene: Scene) -> None:
@@ -172,7 +189,7 @@ def test_a_calls_page_tells_everything_that_explain_knows(look: Opener, scene: S
     for entry in told["entries"]:
         for name in entry:
             assert name in ("kind", "number", "at_ms") or name.replace("_", " ") in entries
-    assert page.locator("#time svg").count() == 1 and "prefill" in page.locator("#time").inner_text()
+    assert page.locator("#time svg").count() == 1 and "to the first byte" in page.locator("#time").inner_text()
 
 
 def test_a_refused_call_is_explained_with_the_limit_and_its_numbers_then(look: Opener, scene: Scene) -> None:
@@ -249,3 +266,19 @@ def test_the_checks_would_see_what_is_wrong(look: Opener) -> None:
     wrong = ask(page, "structure")
     assert {"there is not one h1", "A has no name", "filter has no label", "a table without a caption", "an id twice"} <= set(wrong), wrong
     assert any("faint" in text for text in ask(page, "contrast"))
+
+
+def test_the_pictures_of_the_documents_are_drawn_from_what_is_there(look: Opener, scene: Scene) -> None:
+    """`make page PICTURES=docs/pictures` keeps them where the documents show them."""
+    folder = Path(os.environ.get("GATEWAY_PAGE_PICTURES") or KEPT)
+    folder.mkdir(parents=True, exist_ok=True)
+    looking = look()
+    looking.page.set_viewport_size({"width": 1200, "height": 860})
+    page = looking.go()
+    page.get_by_label("Only runs with").fill("pilot")
+    page.wait_for_function("() => document.querySelectorAll('#runs .live').length === 9 && document.querySelectorAll('#queue tbody tr').length > 0")
+    page.screenshot(path=str(folder / "page.png"))
+    page = looking.go("runs/pilot-7/r01", "#table")
+    page.wait_for_function("() => document.querySelectorAll('#calls svg g[data-key]').length > 5", timeout=60_000)
+    page.screenshot(path=str(folder / "page-run.png"), full_page=True, clip={"x": 0, "y": 0, "width": 1200, "height": 1240})
+    assert all((folder / name).stat().st_size < 300_000 for name in ("page.png", "page-run.png"))

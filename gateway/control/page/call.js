@@ -55,11 +55,11 @@ function crumbs(found) {
 function inTime(reserve, settle, found) {
   const at = settle?.details?.times_ms ?? {};
   const took = at.end ?? (settle ? settle.at_ms - reserve.at_ms : undefined);
-  const drawn = { call, admitted_ms: reserve.at_ms, waited_ms: reserve.waited_ms ?? 0, first_byte_ms: at.first_byte, took_ms: took, status: found.status, outcome: found.outcome };
-  const decoding = took !== undefined && at.first_byte !== undefined ? took - at.first_byte : undefined;
+  const drawn = { call, stream: reserve.stream, admitted_ms: reserve.at_ms, waited_ms: reserve.waited_ms ?? 0, first_byte_ms: at.first_byte, took_ms: took, status: found.status, outcome: found.outcome };
+  const decoding = reserve.stream && took !== undefined && at.first_byte !== undefined ? took - at.first_byte : undefined;
   return [
     took === undefined ? "" : timeline(`Call ${call} in time`, [drawn], reserve.at_ms),
-    table("What it spent its time with", ["Part", "#For"], [["waiting", duration(drawn.waited_ms)], ["prefill, to the first byte", duration(at.first_byte)], ["decoding", duration(decoding)], ["from admission to its end", duration(took)]]),
+    table("What it spent its time with", ["Part", "#For"], [["waiting", duration(drawn.waited_ms)], [reserve.stream ? "prefill, to the first byte" : "to the first byte", duration(at.first_byte)], ["decoding", reserve.stream ? duration(decoding) : "in one piece"], ["from admission to its end", duration(took)]]),
   ];
 }
 

@@ -12,7 +12,7 @@ const SEEN_WELL = ["completed", "length", undefined];
 export const times = (call, nowMs) => {
   const admitted = call.admitted_ms;
   const ended = call.took_ms === undefined ? nowMs : admitted + call.took_ms;
-  const first = call.first_byte_ms === undefined ? undefined : Math.min(ended, admitted + call.first_byte_ms);
+  const first = call.first_byte_ms === undefined || call.stream === false ? undefined : Math.min(ended, admitted + call.first_byte_ms);
   return { arrived: admitted - (call.waited_ms ?? 0), admitted, first, ended, running: call.status === "reserved" };
 };
 
@@ -41,7 +41,7 @@ export function timeline(title, calls, nowMs) {
   const height = TOP + (Math.max(...calls.map((call) => call.row ?? 0)) + 1) * ROW + AXIS;
   const told = `${plural(calls.length, "call")} from ${moment(scale.from)} to ${moment(scale.to)}. Each is a row of the table below.`;
   const drawn = calls.map((call, at) => bar(call, scale.all[at], scale.x));
-  return h("div", {}, key(["wait", "waiting"], ["prefill", "prefill, to the first byte"], ["decode", "decoding"], ["bad", "! cut or failed"], ["run", "still runs"]), drawing(title, told, height, [axis(scale, height), drawn]));
+  return h("div", {}, key(["wait", "waiting"], ["prefill", "prefill, to the first byte"], ["decode", "decoding"], ["whole", "in one piece"], ["bad", "! cut or failed"], ["run", "still runs"]), drawing(title, told, height, [axis(scale, height), drawn]));
 }
 
 function bar(call, at, x) {
@@ -49,14 +49,13 @@ function bar(call, at, x) {
   const piece = (kind, from, to) => (to > from ? svg("rect", { class: kind, x: x(from).toFixed(1), y, width: Math.max(1, x(to) - x(from)).toFixed(1), height: BAR }) : "");
   const bad = !at.running && !SEEN_WELL.includes(call.outcome) && call.status !== "voided";
   const told = [`${call.call}: ${words(call.outcome ?? (at.running ? "running" : call.status))}`, call.waited_ms ? `waited ${duration(call.waited_ms)}` : "", at.first ? `first byte after ${duration(at.first - at.admitted)}` : "", `${duration(at.ended - at.admitted)} in all`].filter(Boolean).join("; ");
-  const middle = at.first ?? (at.running || call.took_ms === undefined ? at.admitted : at.ended);
+  const parts = at.running ? [piece("running", at.admitted, at.ended)] : at.first === undefined ? [piece("whole", at.admitted, at.ended)] : [piece("prefill", at.admitted, at.first), piece("decode", at.first, at.ended)];
   return svg(
     "g",
     { "data-key": call.call, class: bad ? "failed" : "" },
     svg("title", {}, told),
     at.admitted > at.arrived ? svg("line", { class: "wait", x1: x(at.arrived).toFixed(1), x2: x(at.admitted).toFixed(1), y1: y + BAR / 2, y2: y + BAR / 2 }) : "",
-    piece(at.running ? "running" : "prefill", at.admitted, at.running ? at.ended : middle),
-    at.running ? "" : piece("decode", middle, at.ended),
+    parts,
     bad ? svg("text", { class: "mark", x: (x(at.ended) + 3).toFixed(1), y: y + BAR - 1 }, "!") : "",
   );
 }

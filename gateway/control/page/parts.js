@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { callLink, runLink } from "./live.js";
-import { duration, moment, number, plural, short, words } from "./words.js";
+import { duration, moment, number, plural, short, soon, words } from "./words.js";
 
 const LOW = 0.9;
 const MARKS = { low: " ▲", out: " ■" };
@@ -24,7 +24,7 @@ export function table(caption, heads, rows, { keys = [], empty: none = "none" } 
   const names = heads.map((head) => head.replace(/^[#=]/, ""));
   const head = h("tr", {}, names.map((name, at) => h("th", { scope: "col", class: kinds[at] }, name)));
   const body = rows.map((row, place) => h("tr", { "data-key": keys[place] }, row.map((cell, at) => h("td", { class: kinds[at], "data-head": names[at] }, cell))));
-  return h("div", { class: heads.length < 6 ? "scroll few" : "scroll", role: "region", "aria-label": caption, tabindex: 0 }, h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, body)));
+  return h("div", { class: heads.length <= 4 && !kinds.includes("wide") ? "scroll few" : "scroll", role: "region", "aria-label": caption, tabindex: 0 }, h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, body)));
 }
 
 /** Pairs of a name and what it is; those that are absent are left out. */
@@ -41,7 +41,7 @@ export function meter(limit, nowMs, prefix = "", brief = false) {
   const { ceiling, settled, reserved, left } = limit;
   const share = (part) => `${ceiling ? Math.min(100, (100 * part) / ceiling) : 100}%`;
   const state = left === 0 ? "out" : settled + reserved >= LOW * ceiling ? "low" : "";
-  const resets = limit.resets_at_ms ? `resets in ${duration(Math.max(0, limit.resets_at_ms - nowMs))} (${moment(limit.resets_at_ms)})` : "";
+  const resets = limit.resets_at_ms ? `resets in ${duration(Math.max(0, limit.resets_at_ms - nowMs))} (${soon(limit.resets_at_ms)})` : "";
   const told = `${limit.name}: ${number(settled)} settled, ${number(reserved)} reserved, ${number(left)} left of ${number(ceiling)}`;
   const name = h("span", { class: "name", title: limit.origin ?? limit.name }, parted(limit.name.startsWith(prefix) ? limit.name.slice(prefix.length) : limit.name));
   const rest = h("span", {}, h("b", {}, number(left)), " left", MARKS[state]);
@@ -51,7 +51,7 @@ export function meter(limit, nowMs, prefix = "", brief = false) {
     h("p", { class: "meter-head" }, name, brief ? "" : rest),
     h("div", { class: "bar", role: "img", "aria-label": told }, h("i", { class: "settled", css: { width: share(settled) } }), h("i", { class: "reserved", css: { width: share(Math.min(reserved, Math.max(0, ceiling - settled))) } })),
     brief ? h("p", { class: "meter-rest" }, rest, h("span", { class: "soft" }, ` of ${number(ceiling)}`)) : h("p", { class: "meter-foot" }, `${number(settled)} settled${reserved ? ` + ${number(reserved)} reserved` : ""} of ${number(ceiling)}`),
-    resets && h("p", { class: "meter-foot" }, resets),
+    resets && h("p", { class: "meter-foot", title: moment(limit.resets_at_ms) }, resets),
   );
 }
 
@@ -71,7 +71,7 @@ export function wall(deadline, nowMs, brief = false) {
     { title: brief && told, class: `meter ${left ? (passed > LOW ? "low" : "") : "out"}`, "data-key": deadline.name },
     h("p", { class: "meter-head" }, h("span", { class: "name", title: deadline.origin ?? deadline.name }, parted(deadline.name.replace(/^run\./, ""))), brief ? "" : rest),
     h("div", { class: "bar", role: "img", "aria-label": `${deadline.name}: ${told}` }, h("i", { class: "settled", css: { width: `${100 * passed}%` } })),
-    brief ? h("p", { class: "meter-rest" }, rest) : h("p", { class: "meter-foot" }, `of ${duration(deadline.ceiling * 1_000)}, ends ${moment(deadline.ends_at_ms)}`),
+    brief ? h("p", { class: "meter-rest" }, rest) : h("p", { class: "meter-foot" }, `of ${duration(deadline.ceiling * 1_000)}, ends ${soon(deadline.ends_at_ms)}`),
   );
 }
 

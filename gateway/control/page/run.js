@@ -29,6 +29,7 @@ function seen(snapshot) {
 async function renew(state) {
   if (busy) return;
   busy = true;
+  const began = performance.now();
   try {
     then = await ask(`v1/campaigns/${encodeURIComponent(campaign)}/runs/${encodeURIComponent(run)}/history`);
     asked = state;
@@ -37,7 +38,7 @@ async function renew(state) {
     if (!(error instanceof NotSo)) return;
     show(place, h("h1", {}, `${campaign}/${run}`), note(error.message));
   } finally {
-    setTimeout(() => (busy = false), AGAIN_MS);
+    setTimeout(() => (busy = false), Math.max(AGAIN_MS, 10 * (performance.now() - began)));
   }
 }
 
@@ -49,12 +50,14 @@ function draw() {
   show(
     place,
     h("h1", {}, h("span", { class: "soft" }, `${campaign}/`), run, " ", pill(now.state), (now.overdue ?? []).map((name) => pill(`past ${name}`))),
-    facts([["task", now.task], ["label", now.label], ["opened", moment(now.opened_at_ms)], ["in flight", number(now.in_flight)], ["declared", now.results ? tree(now.results) : "nothing yet"]]),
+    facts([["task", now.task], ["label", now.label], ["opened", moment(now.opened_at_ms)], ["in flight", number(now.in_flight)], ["declared", now.results ? declared(now.results) : "nothing yet"]]),
     panel("limits", "Limits", groups.length || now.deadlines.length ? [groups.map(([name, limits]) => h("div", { class: "group", "data-key": name }, h("h3", {}, name), meters(limits, nowMs))), now.deadlines.length ? h("div", { class: "group" }, h("h3", {}, "Time"), h("div", { class: "meters" }, now.deadlines.map((each) => wall(each, nowMs)))) : ""] : empty("No limit is over this run.")),
     now.waiting.length ? panel("queue", `Waiting: ${plural(now.waiting.length, "call")}`, queue({ count: now.waiting.length, calls: now.waiting })) : "",
     then ? story(nowMs) : empty("reading the ledger"),
   );
 }
+
+const declared = ({ outcomes = {}, ...results }) => Object.entries({ ...results, ...outcomes }).map(([name, value]) => h("span", { class: "said" }, h("span", { class: "soft" }, `${words(name)} `), String(value)));
 
 function story(nowMs) {
   const { calls } = then;
@@ -84,8 +87,8 @@ function callTable(calls, nowMs) {
       call.upstream,
       h("span", { title: moment(at.arrived), class: "once" }, nowMs - at.arrived < DAY_MS ? clock(at.arrived) : moment(at.arrived)),
       duration(call.waited_ms ?? 0),
-      at.first === undefined ? open ?? "unknown" : duration(at.first - at.admitted),
-      at.first === undefined || at.running ? open ?? "unknown" : duration(at.ended - at.first),
+      open ?? (call.first_byte_ms === undefined ? "unknown" : duration(call.first_byte_ms)),
+      open ?? (at.first === undefined ? (call.stream === false ? "in one piece" : "unknown") : duration(at.ended - at.first)),
       open ?? number(usage.input_tokens),
       open ?? number(usage.cached_tokens),
       open ?? number(usage.output_tokens),

@@ -16,6 +16,7 @@ export function duration(ms) {
 
 /** UTC, as everywhere in the gateway. */
 export const moment = (ms) => (typeof ms === "number" ? new Date(ms).toISOString().replace("T", " ").slice(0, 19) + " Z" : "unknown");
+export const soon = (ms) => moment(ms).slice(5, 16) + " Z";
 export const clock = (ms) => (typeof ms === "number" ? new Date(ms).toISOString().slice(11, 19) : "unknown");
 
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
