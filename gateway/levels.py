@@ -89,6 +89,7 @@ class Levels:
         self._metrics, self._settings, self._ledger = metrics, settings, ledger
         self._gate, self._runs, self._engines, self._not_ready = gate, runs, engines, not_ready
         self.findings = Findings()
+        self._limits: list[tuple[Values, LimitLeft]] = []
         ledger.on_commit(self._committed)
         metrics.begin({name: upstream.models for name, upstream in settings.upstreams.items()})
         self._answer_of_traffic()
@@ -97,6 +98,7 @@ class Levels:
 
     def render(self) -> bytes:
         self._metrics.commit_failures.labels().value = self._ledger.failures
+        self._limits = list(self._limits_left())
         return self._metrics.render()
 
     def remember(self, reader: LedgerReader) -> None:
@@ -166,10 +168,10 @@ class Levels:
         metrics = self._metrics
         metrics.campaigns.read = self._campaigns
         metrics.runs.read = lambda: [((each.campaign,), _open_runs(each)) for each in self._shown()]
-        metrics.budget_ceiling.read = lambda: self._budgets(lambda found: found.limit.ceiling)
-        metrics.budget_settled.read = lambda: self._budgets(lambda found: found.balance.settled)
-        metrics.budget_reserved.read = lambda: self._budgets(lambda found: found.balance.reserved)
-        metrics.budget_left.read = lambda: self._budgets(lambda found: found.left)
+        metrics.budget_ceiling.read = lambda: [(labels, found.limit.ceiling) for labels, found in self._limits]
+        metrics.budget_settled.read = lambda: [(labels, found.balance.settled) for labels, found in self._limits]
+        metrics.budget_reserved.read = lambda: [(labels, found.balance.reserved) for labels, found in self._limits]
+        metrics.budget_left.read = lambda: [(labels, found.left) for labels, found in self._limits]
         metrics.findings.read = self._classes
         metrics.unexplained.read = self._unexplained
 
@@ -180,13 +182,13 @@ class Levels:
     def _shown(self) -> list[CampaignState]:
         return list(islice((each for each in self._runs.campaigns() if each.serves), CAMPAIGNS_MAX))
 
-    def _budgets(self, number: Callable[[LimitLeft], int]) -> Iterator[tuple[Values, float]]:
-        """Of each campaign's own limits; the gateway's stand under no campaign, once."""
+    def _limits_left(self) -> Iterator[tuple[Values, LimitLeft]]:
+        """Each campaign's own; the gateway's stand under no campaign, once. Reckoned once a reading, for four families."""
         for found in self._runs.gateway_limits_left():
-            yield _labels("", found.limit.name, found.limit.account), number(found)
+            yield _labels("", found.limit.name, found.limit.account), found
         for campaign in self._shown():
             for found in self._runs.campaign_limits_left(campaign):
-                yield _labels(campaign.campaign, found.limit.name, found.limit.account), number(found)
+                yield _labels(campaign.campaign, found.limit.name, found.limit.account), found
 
     def _classes(self) -> Iterator[tuple[Values, float]]:
         self.findings.keep(each.campaign for each in self._runs.campaigns() if each.serves)
