@@ -171,13 +171,16 @@ def _values(of: Json) -> Json:
 
 def _times(report: Json) -> list[View]:
     times = report["times"]
-    kinds = [{"what": what, "calls": times[what]["calls"], "sum": lasting(times[what]["sum_ms"]), "union": lasting(times[what]["union_ms"])} for what in KINDS]
+    kinds = [
+        {"what": words, "calls": times[what]["calls"], "sum": lasting(times[what]["sum_ms"]), "union": lasting(times[what]["union_ms"])}
+        for what, words in KINDS.items()
+    ]
     rows: list[dict[str, Any]] = [*kinds, {"what": "campaign, opening to closing or last entry", "union": lasting(times["wall_ms"])}]
     if "window" not in times:
         why = f"Of {times['not_known']} calls no end is known" if times["not_known"] else "Nothing ran"
         return [Table(title="Times", columns=TIMES, rows=rows), Line(f"{why}: there is no window, no occupancy and no rate.")]
-    rows.insert(2, {"what": "window, first call to last", "union": lasting(times["window"]["ms"])})
-    rows.insert(3, {"what": "all slots idle within it", "union": lasting(times["idle"]["ms"])})
+    rows.insert(len(kinds), {"what": "window, first call to last", "union": lasting(times["window"]["ms"])})
+    rows.insert(len(kinds) + 1, {"what": "all slots idle within it", "union": lasting(times["idle"]["ms"])})
     busy = [
         {**row, "used": _per_mille(row["per_mille"]) if "per_mille" in row else "unknown", "busy": lasting(row["busy_union_ms"])} for row in times["occupancy"]
     ]
@@ -196,7 +199,7 @@ def _times(report: Json) -> list[View]:
     ]
 
 
-KINDS: Final = ("waiting", "computing")
+KINDS: Final = {"waiting": "waiting", "waiting_refused": "waiting, then refused", "computing": "computing"}
 NAMED: Final = 5
 """Calls on a line; with --json there are more."""
 

@@ -45,6 +45,8 @@ class _Look:
         if stopped_by := run.tally.stopped_by:
             self.stopped_by.setdefault(stopped_by, []).append(name)
         self.corrections.extend(corrections(run))
+        for refusal in run.refused:
+            self.times.add_refusal(refusal)
         for call in run.sent:
             self.times.add(call)
             if _silent(call):

@@ -31,6 +31,8 @@ class RunRead:
     tally: RunTally
     declared: list[Row]
     """What was declared of it, in order: the last stands, the others were corrected."""
+    refused: list[Row]
+    """The refusals that stand singly."""
 
     @property
     def sent(self) -> list[Row]:
@@ -97,4 +99,8 @@ def _read_run(ledger: Chains, found: CampaignRead, opening: Row, look: Callable[
     tally = run_tally(history)
     row = run_row(opening, tally, receipts)
     found.runs.append(row)
-    look(RunRead(row=row, calls=call_rows(history, cast(str, row["label"])), tally=tally, declared=[one for one in history if one["kind"] == "declare"]))
+    look(RunRead(row=row, calls=call_rows(history, cast(str, row["label"])), tally=tally, declared=_of(history, "declare"), refused=_of(history, "refuse")))
+
+
+def _of(history: list[Row], kind: str) -> list[Row]:
+    return [content for content in history if content["kind"] == kind]

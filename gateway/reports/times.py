@@ -17,6 +17,8 @@ class Times:
     waiting: list[Interval] = field(default_factory=list)
     computing: list[Interval] = field(default_factory=list)
     by_upstream: dict[str, list[Interval]] = field(default_factory=dict)
+    in_vain: list[Interval] = field(default_factory=list)
+    """Waits that ended in a refusal."""
     not_known: int = 0
     """Calls whose end nobody saw: lost, or still running."""
 
@@ -32,10 +34,15 @@ class Times:
         self.computing.append(worked)
         self.by_upstream.setdefault(cast(str, call["upstream"]), []).append(worked)
 
+    def add_refusal(self, refusal: Row) -> None:
+        if waited := cast(int, refusal.get("waited_ms", 0)):
+            self.in_vain.append((cast(int, refusal["at_ms"]) - waited, cast(int, refusal["at_ms"])))
+
     def document(self, slots: Mapping[str, int], wall: Interval) -> Row:
         """`wall`: from the campaign's opening to its closing, or its last entry."""
         found: Row = {
             "waiting": {"calls": len(self.waiting), "sum_ms": summed(self.waiting), "union_ms": summed(merged(self.waiting))},
+            "waiting_refused": {"calls": len(self.in_vain), "sum_ms": summed(self.in_vain), "union_ms": summed(merged(self.in_vain))},
             "computing": {"calls": len(self.computing), "sum_ms": summed(self.computing), "union_ms": summed(merged(self.computing))},
             "not_known": self.not_known,
             "wall_ms": wall[1] - wall[0],

@@ -19,7 +19,7 @@ from gateway.reconcile.reconciling import reconcile
 from gateway.reports.campaign import campaign_report
 from gateway.reports.comparison import AmbiguousPair, compare
 from tests.support.made_campaign import Lane, MadeRun, made, recorded
-from tests.support.paper_books import adjust, open_campaign, open_run, reserve, settle
+from tests.support.paper_books import adjust, open_campaign, open_run, refuse, reserve, settle
 from tests.support.story import STORY, write
 
 PILOT = [
@@ -90,6 +90,15 @@ def test_times_that_overlap_are_added_up_apart_from_time_on_the_clock(tmp_path: 
         {"upstream": "u", "busy_sum_ms": 13_000, "busy_union_ms": 6_000, "slots": 2, "per_mille": round(13_000_000 / (2 * times["window"]["ms"]))}
     ]
     assert times["wall_ms"] == 6 * hour + 1_000 - 1_000
+
+
+def test_a_wait_that_ended_in_a_refusal_is_told_apart(tmp_path: Path) -> None:
+    refused = [replace(refuse(call), at_ms=5_000 + place * 1_000, waited_ms=2_000) for place, call in enumerate(("x", "y"))]
+    write(tmp_path / "ledger", [open_campaign("c"), open_run("r", "c"), *refused])
+    times = report(tmp_path / "ledger")["times"]
+    assert (times["waiting_refused"], times["waiting"]["calls"]) == ({"calls": 2, "sum_ms": 4_000, "union_ms": 3_000}, 0)
+    shown = typed("report", "c", "--ledger", tmp_path / "ledger").splitlines()
+    assert next(line.split() for line in shown if line.startswith("waiting, then"))[3:] == ["2", "4.0", "s", "3.0", "s"]
 
 
 def test_a_call_that_went_on_after_the_closing_lies_within_the_campaigns_time(tmp_path: Path) -> None:
