@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.control import OpenedRun
-from tests.support.framings import BODY, SMUGGLED, STREAM, hidden, malformed, post
+from tests.support.framings import BODY, SMUGGLED, STREAM, hidden, malformed, odd, post
 from tests.support.gateway_process import GatewayProcess
 from tests.support.mock_process import MockProcess
 from tests.support.raw_http import CHAT
@@ -54,6 +54,24 @@ def test_what_is_ambiguous_or_malformed_is_refused_once_in_our_form_and_ends_the
     assert answer.headers["x-request-id"] == answer.headers["request-id"]
     assert answer.headers["server"] == "model-gateway", "what it is built with is nobody's business"
     assert run.key.encode() not in answer.body
+
+
+@pytest.mark.parametrize("name", list(odd(OpenedRun(campaign="", run="", keys={"": ""}))))
+def test_what_is_odd_is_one_request_and_what_comes_behind_it_is_the_next(gateway: GatewayProcess, mock: MockProcess, run: OpenedRun, name: str) -> None:
+    """Or the connection ends with its answer, and what came behind it is nothing."""
+    mock.clear()
+    last = "upgrade" in name or name in ("HTTP/1.0", "a connection that is asked for")
+    with Wire(gateway.port) as wire:
+        wire.send(odd(run)[name] + post(run, body=STREAM))
+        first = wire.answer(head=name == "a call in a HEAD")
+        if last:
+            assert wire.is_closed()
+        else:
+            assert wire.answer().body.endswith(b"data: [DONE]\n\n")
+    bodies = [json.loads(call["body"]) for call in mock.calls()]
+    assert [bool(body.get("stream")) for body in bodies] == [False] * (first.status == 200) + [True] * (not last)
+    assert SMUGGLED not in json.dumps(bodies)
+    assert first.status in (200, 404) or name in ("a call in a call", "a connection that is asked for", "HTTP/1.0")
 
 
 def test_what_was_malformed_is_written_nowhere(gateway: GatewayProcess, run: OpenedRun) -> None:
