@@ -16,6 +16,7 @@ from gateway.control.problems import Problem
 from gateway.control.services import SERVICES, ControlServices
 from gateway.control.views import answer
 from gateway.ledger.reading import Row
+from gateway.ledger.state import RunStanding
 
 USAGE = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens", "tool_calls")
 
@@ -31,7 +32,9 @@ async def correct_call(request: web.Request) -> web.Response:
     charge = _known_charge(before, usage, charge)
     adjust = Adjust(call_id=call_id, at_ms=services.ledger.now_ms(), usage=usage, charge=charge, reason=body.why, evidence=body.evidence)
     posting = await services.ledger.post(adjust)
-    await services.runs.next_receipt(str(before["campaign"]), str(before["run"]))
+    campaign, run = str(before["campaign"]), str(before["run"])
+    if services.runs.run(campaign, run).state is RunStanding.CLOSED:
+        await services.runs.close_run(campaign, run)  # which writes the receipt that is due; whoever corrected asks for it next
     after = await asyncio.to_thread(_call, services, call_id)
     return answer({"before": before, "after": after, "entry": posting.entries[0].number if posting.entries else None})
 

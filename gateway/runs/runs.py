@@ -111,16 +111,10 @@ class Runs:
         return self._keys.find(key_id)
 
     def receipt_due(self, campaign: str, run: str) -> None:
-        """A call of this run was settled or corrected. Where the run is closed already, its next receipt is written."""
+        """A call of this run was settled. Where the run is closed already, its next receipt is written."""
         state, found = self._campaigns.run(campaign, run)
         if found.state is RunStanding.CLOSED:
             self._background(self._closing.settled(state, found))
-
-    async def next_receipt(self, campaign: str, run: str) -> None:
-        """The same, and it is there when this returns: whoever corrected a call asks for it next."""
-        state, found = self._campaigns.run(campaign, run)
-        if found.state is RunStanding.CLOSED:
-            await self._closing.settled(state, found)
 
     # what is there
 
