@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards.forms import GREEN, ORANGE, RED, Ask, bars, choice, curves, dashboard, listing, number, row
+from dashboards.forms import GREEN, ORANGE, RED, Ask, Panels, bars, choice, curves, dashboard, listing, number, row
 
 OF = 'campaign=~"$campaign", lane=~"$lane"'
-USED = f"(gateway_budget_settled{{{OF}}} + gateway_budget_reserved{{{OF}}}) / (gateway_budget_ceiling{{{OF}}} > 0)"
+NOT_PLACES = f'{OF}, quantity!="concurrent"'
+"""Places of calls that run at once come back: they are never spent."""
+USED = f"(gateway_budget_settled{{{NOT_PLACES}}} + gateway_budget_reserved{{{NOT_PLACES}}}) / (gateway_budget_ceiling{{{NOT_PLACES}}} > 0)"
 NAMED = "{{campaign}} {{limit}}"
 SPENDABLE = f'{OF}, quantity!~"concurrent|runs"'
 
@@ -31,7 +33,7 @@ def budgets() -> Dashboard:
     return made
 
 
-def _summary() -> list:
+def _summary() -> Panels:
     return [
         number("Open campaigns", "Open ones.", Ask('sum(gateway_campaigns{state="open"})'), span=4),
         number(
@@ -67,7 +69,7 @@ def _summary() -> list:
     ]
 
 
-def _limits() -> list:
+def _limits() -> Panels:
     return [
         bars("Used of each limit", "Charged and held, of the ceiling.", Ask(f"sort_desc({USED})", NAMED), span=12, height=10),
         listing(
@@ -99,7 +101,7 @@ def _limits() -> list:
     ]
 
 
-def _spending() -> list:
+def _spending() -> Panels:
     return [
         curves(
             "Output tokens charged",

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards.forms import BAD_ABOVE_NOTHING, BLUE, DOUBTFUL_ABOVE_NOTHING, GREEN, ORANGE, RED, YELLOW, Ask, choice, curves, dashboard, number, row, states
+from dashboards.forms import (
+    BAD_ABOVE_NOTHING,
+    BLUE,
+    DOUBTFUL_ABOVE_NOTHING,
+    GREEN,
+    ORANGE,
+    RED,
+    YELLOW,
+    Ask,
+    Panels,
+    choice,
+    curves,
+    dashboard,
+    number,
+    row,
+    states,
+)
 
 OF = 'upstream=~"$upstream"'
 AI = 'upstream=~"$upstream", gen_ai_request_model=~"$model"'
@@ -30,7 +46,7 @@ def engines() -> Dashboard:
     return made
 
 
-def _health() -> list:
+def _health() -> Panels:
     return [
         states(
             "Standing",
@@ -88,7 +104,7 @@ def _health() -> list:
     ]
 
 
-def _pace() -> list:
+def _pace() -> Panels:
     def quantile(of: str, name: str) -> str:
         return f"histogram_quantile({of}, sum by (upstream, gen_ai_request_model, le) (rate({name}_bucket{{{AI}}}[$__rate_interval])))"
 
@@ -111,7 +127,7 @@ def _pace() -> list:
     ]
 
 
-def _work() -> list:
+def _work() -> Panels:
     return [
         curves(
             "Calls",

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from grafana_foundation_sdk.builders import bargauge, stat, statetimeline, table, timeseries
-from grafana_foundation_sdk.builders.common import ReduceDataOptions, StackingConfig, VizLegendOptions, VizTooltipOptions
+from grafana_foundation_sdk.builders.common import GraphThresholdsStyleConfig, ReduceDataOptions, StackingConfig, VizLegendOptions, VizTooltipOptions
 from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, DatasourceVariable, FieldColor, QueryVariable, Row, ThresholdsConfig
 from grafana_foundation_sdk.builders.prometheus import Dataquery
+from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.common import (
+    BarGaugeDisplayMode,
+    BarGaugeValueMode,
     BigValueColorMode,
     BigValueGraphMode,
     GraphGradientMode,
+    GraphThresholdsStyleMode,
     LegendDisplayMode,
     LegendPlacement,
     SortOrder,
     StackingMode,
     TooltipDisplayMode,
     VisibilityMode,
+    VizOrientation,
 )
 from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
@@ -28,6 +32,7 @@ from grafana_foundation_sdk.models.dashboard import (
     DataTransformerConfig,
     DynamicConfigValue,
     FieldColorModeId,
+    Panel,
     Threshold,
     ThresholdsMode,
     ValueMap,
@@ -46,6 +51,9 @@ PLAIN: Steps = ((None, BLUE),)
 BAD_ABOVE_NOTHING: Steps = ((None, GREEN), (0.000001, RED))
 DOUBTFUL_ABOVE_NOTHING: Steps = ((None, GREEN), (0.000001, ORANGE))
 NEARLY_FULL: Steps = ((None, GREEN), (0.7, YELLOW), (0.9, ORANGE), (1.0, RED))
+
+
+Panels = list[Builder[Panel]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +186,6 @@ def curves(
 def bars(
     title: str, description: str, ask: Ask, *, unit: str = "percentunit", steps: Steps = NEARLY_FULL, span: int = 12, height: int = 8, highest: float | None = 1
 ) -> bargauge.Panel:
-    from grafana_foundation_sdk.models.common import BarGaugeDisplayMode, BarGaugeValueMode, VizOrientation
-
     panel = (
         bargauge.Panel()
         .title(title)
@@ -253,15 +259,17 @@ def _thresholds(steps: Steps) -> ThresholdsConfig:
     return ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps([Threshold(value=value, color=color) for value, color in steps])
 
 
-def _line() -> Any:
-    from grafana_foundation_sdk.builders.common import GraphThresholdsStyleConfig
-    from grafana_foundation_sdk.models.common import GraphThresholdsStyleMode
-
+def _line() -> GraphThresholdsStyleConfig:
     return GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED)
 
 
 def _fixed(color: str) -> DynamicConfigValue:
     return DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": color})
+
+
+def on_the_right(unit: str) -> list[DynamicConfigValue]:
+    """For a curve of another unit than its neighbours."""
+    return [DynamicConfigValue(id_val="unit", value=unit), DynamicConfigValue(id_val="custom.axisPlacement", value="right")]
 
 
 def _words(words: Mapping[str, tuple[str, str]]) -> ValueMap:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards.forms import BAD_ABOVE_NOTHING, GREEN, ORANGE, RED, Ask, bars, curves, dashboard, number, row
+from dashboards.forms import BAD_ABOVE_NOTHING, GREEN, ORANGE, RED, Ask, Panels, bars, curves, dashboard, number, row
 
 YES = {"1": ("yes", GREEN), "0": ("NO", RED)}
 SPENT = (
@@ -26,7 +26,7 @@ def overview() -> Dashboard:
     return made
 
 
-def _now() -> list:
+def _now() -> Panels:
     return [
         number(
             "Ready",
@@ -83,7 +83,7 @@ def _now() -> list:
     ]
 
 
-def _traffic() -> list:
+def _traffic() -> Panels:
     return [
         curves(
             "Calls by how they ended",
@@ -131,7 +131,7 @@ def _traffic() -> list:
     ]
 
 
-def _refused() -> list:
+def _refused() -> Panels:
     return [
         curves(
             "Refusals by code",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards.forms import BAD_ABOVE_NOTHING, GREEN, ORANGE, RED, Ask, bars, curves, dashboard, listing, number, row
+from dashboards.forms import BAD_ABOVE_NOTHING, GREEN, ORANGE, RED, Ask, Panels, bars, curves, dashboard, listing, number, on_the_right, row
 
 YES = {"1": ("yes", GREEN), "0": ("NO", RED)}
 
@@ -25,7 +25,7 @@ def reliability() -> Dashboard:
     return made
 
 
-def _ledger_now() -> list:
+def _ledger_now() -> Panels:
     return [
         number(
             "Ledger takes entries",
@@ -75,7 +75,7 @@ def _ledger_now() -> list:
     ]
 
 
-def _ledger() -> list:
+def _ledger() -> Panels:
     return [
         curves(
             "Commits of the ledger",
@@ -90,7 +90,7 @@ def _ledger() -> list:
             "Commands that wait for the disk, and for how long the commit under way has taken. Above 20,000 commands posting fails.",
             Ask("sum(gateway_ledger_backlog_commands)", "commands"),
             Ask("max(gateway_ledger_lag_seconds)", "seconds"),
-        ),
+        ).override_by_name("seconds", on_the_right("s")),
         curves(
             "The gateway's own overhead",
             "Its share of a call: neither waiting nor the engine.",
@@ -128,7 +128,7 @@ def _ledger() -> list:
     ]
 
 
-def _figures() -> list:
+def _figures() -> Panels:
     return [
         curves(
             "Where usage comes from",
@@ -186,7 +186,7 @@ def _figures() -> list:
     ]
 
 
-def _ends() -> list:
+def _ends() -> Panels:
     return [
         curves(
             "Failures by kind",

@@ -51,7 +51,7 @@ Series = tuple[str, list[tuple[float, float]]]
 
 
 def _answer(prometheus: Prometheus, panel: dict[str, Any], target: dict[str, Any], begin: float, end: float, window: str) -> list[Series]:
-    expr = target["expr"].replace("$__rate_interval", window)
+    expr = promql.Asked("", target["expr"]).filled(window)
     found = []
     for series in prometheus.ask_over(expr, begin, end):
         points = [(at, float(value)) for at, value in series["values"] if value not in ("NaN", "+Inf", "-Inf")]
@@ -117,11 +117,11 @@ def _curves(panel: dict[str, Any], series: Sequence[Series], width: float, heigh
         return [_text(width / 2, height / 2, "no data", fill=DIM, anchor="middle")]
     defaults = panel["fieldConfig"]["defaults"]
     unit, stacked = defaults.get("unit", ""), (defaults["custom"].get("stacking") or {}).get("mode") == "normal"
-    fixed = {
-        each["matcher"]["options"]: NAMED[each["properties"][0]["value"]["fixedColor"]]
-        for each in panel["fieldConfig"].get("overrides") or ()
-        if each["properties"][0]["value"]["fixedColor"] in NAMED
-    }
+    fixed = {}
+    for each in panel["fieldConfig"].get("overrides") or ():
+        for told in each["properties"]:
+            if told["id"] == "color" and told["value"]["fixedColor"] in NAMED:
+                fixed[each["matcher"]["options"]] = NAMED[told["value"]["fixedColor"]]
     series = sorted(series, key=lambda each: -max(value for _, value in each[1]))[:10]
     times = sorted({at for _, points in series for at, _ in points})
     left, top, right, bottom = 56.0, 32.0, width - 12, height - 22 - 15 * ((len(series) + 2) // 3)
