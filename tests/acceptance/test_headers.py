@@ -86,7 +86,8 @@ def mock() -> Iterator[MockProcess]:
 def gateway(tmp_path_factory: pytest.TempPathFactory, mock: MockProcess) -> Iterator[GatewayProcess]:
     settings = {"upstreams": {"engine": {"credential_env": "TEST_ENGINE_CREDENTIAL"}}}
     folder = tmp_path_factory.mktemp("headers")
-    with GatewayProcess(folder, mock.url, settings=settings, env={"TEST_ENGINE_CREDENTIAL": CREDENTIAL}) as process:
+    policy = {"guard": {"strip": ["conversation_headers", "engine_headers", "routing"]}}  # else those that steer are refused
+    with GatewayProcess(folder, mock.url, policy=policy, settings=settings, env={"TEST_ENGINE_CREDENTIAL": CREDENTIAL}) as process:
         yield process
         assert process.stop() == 0
 
