@@ -15,7 +15,7 @@ from tests.support.mock_process import MockProcess
 from tests.support.raw_http import RawClient, chat_once
 from tests.support.waiting import eventually
 
-LOOKED_S = 12.0
+LOOKED_S = 30.0
 """One look, and the distance to another."""
 
 
