@@ -38,6 +38,7 @@ NEEDED = {("campaign", "open"): ["--policy", "pilot"], ("preflight",): ["--expec
     ("export",): ["--out", "pack"],
 }
 SERVING = {("policy", "check"), ("policy", "show"), ("serve",), ("up",), ("demo",), ("mock-engine",), ("version",), ("upstream", "probe")}
+LOOKING = {("doctor",), ("selftest",)}
 READING = {
     ("reconcile",),
     ("ledger", "verify"),
@@ -49,7 +50,7 @@ READING = {
     ("capture", "export"),
     ("capture", "prune"),
 }
-LOCAL = SERVING | READING
+LOCAL = SERVING | READING | LOOKING
 """Commands that speak to no running gateway."""
 REMOTE = [words for words, _ in commands() if words not in LOCAL]
 

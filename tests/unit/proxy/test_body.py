@@ -24,10 +24,10 @@ SOON_S = 5.0
 
 
 def refused(raw: bytes, bounds: BodyBounds = BOUNDS) -> BodyRefused:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(BodyRefused) as caught:
         parse_body(raw, bounds)
-    assert time.monotonic() - began < SOON_S
+    assert time.process_time() - began < SOON_S
     assert is_final_wording(str(caught.value)), str(caught.value)
     return caught.value
 
