@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check unit contract integration acceptance kill-test peers agents agents-installed isolation image dashboards page fuzz bench lock clean
+.PHONY: help run demo test check unit contract integration acceptance long kill-test peers agents agents-installed isolation image dashboards page fuzz bench lock clean
 
 # The first that runs and is new enough: a name that is there may be no more than a version manager's stand-in.
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$name"; break; }; done)
@@ -17,6 +17,7 @@ help:
 	@echo "make demo                                 the story in a minute, on a small real engine"
 	@echo "make test                                 set up and pass every check"
 	@echo "make bench                                measure against bare proxies and peers, as ratios in one run"
+	@echo "make long                                 the acceptance tests that take long"
 	@echo "make kill-test KILLS=50                   end the gateway with kill -9 at every fault point, and hold the ledger against the engine"
 	@echo "make peers                                nginx and HAProxy in front of the gateway (those of Debian; which are missing is told)"
 	@echo "make agents [KEEP=1]                       real coding agents behind the gateway (root; packages from npm and PyPI); KEEP=1 renews what is kept of them"
@@ -69,6 +70,10 @@ unit contract integration acceptance: .venv/test
 # Four side by side on two cores: much of the time of a test is waiting. A file stays with one worker, so that its processes are started once.
 test: check
 	$(BIN)/python -m pytest tests -q -n 4 --dist loadfile
+
+# Acceptance tests that mostly wait, or go through every API: with them `make test` would pass its ten minutes.
+long: .venv/test
+	GATEWAY_LONG=1 $(BIN)/python -m pytest tests/long -q -n 4 --dist loadfile
 
 KILLS ?= 50
 kill-test: .venv/test
