@@ -106,7 +106,7 @@ def _tgi(said: Mapping[str, Said]) -> str:
 
 
 def _lm_studio(said: Mapping[str, Said]) -> str:
-    for path, answer in said.items():
+    for path, answer in sorted(said.items()):
         error = answer.value.get("error") if isinstance(answer.value, Mapping) else None
         if answer.status == 200 and isinstance(error, str) and error.startswith("Unexpected endpoint"):
             return f"{path} is answered with 200 and an error"

@@ -27,7 +27,7 @@ POLICIES: dict[str, Tables] = {
     "call": {"call": {"output_tokens": CEILING}},
     "run": {"run": {"output_tokens": CEILING}, **ONE_BY_ONE},
     "day": {"campaign": {"day": {"output_tokens": CEILING, "timezone": "UTC"}}, **ONE_BY_ONE},
-    "refusing": {"run": {"output_tokens": CEILING}, "admission": {"over": "refuse"}},
+    "refusing": {"run": {"output_tokens": CEILING}, "admission": {"over": "refuse"}, "guard": {"allow": ["unreported_answers"]}},
     "default": {"models": {"mock": {"default_output_tokens": 7}}, "call": {"output_tokens": 512}},
     "no-default": {"call": {"output_tokens": 512}},
     "hundred": {"run": {"output_tokens": 100}, **ONE_BY_ONE},

@@ -100,7 +100,7 @@ class Days:
             campaign="c",
             run="r",
             lane="foreground",
-            engine="e",
+            engines=("e",),
             resolve=self.limits,
             demand=lambda _prompt, _exact: demand,
             bound_tokens=10,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -24,6 +23,14 @@ RUNS, CALLS = 20, 500
 START_MS = 1_796_000_000_000
 SECONDS_MAX = 20
 """Of CPU. It takes two or three."""
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.run([sys.executable, *sys.argv[1:]]).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+"""A small process between: a child counts as its own peak what its parent held when it forked."""
 PEAK_KIB_MAX = 256 * 1024
 
 
@@ -122,13 +129,10 @@ def test_one_run_among_them_has_its_own_rows_and_the_others_are_other_sessions(m
 def test_the_command_does_it_in_bounded_memory_and_writes_a_page(many: tuple[Path, Path], tmp_path: Path) -> None:
     ledger, records = many
     page = tmp_path / "report.html"
-    command = [sys.executable, "-m", "gateway", "reconcile", "--campaign", "c", "--records", str(records), "--ledger", str(ledger), "--html", str(page)]
-    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    printed = child.stdout.read()
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    print(f"\nthe command: {used.ru_utime + used.ru_stime:.1f} s of CPU, {used.ru_maxrss // 1024} MiB, a page of {page.stat().st_size / 2**20:.1f} MiB")
-    assert child.returncode == 0, printed
-    assert "10000 rows are not listed" in printed and printed.endswith("Nothing is unexplained.\n")
-    assert used.ru_maxrss < PEAK_KIB_MAX
+    command = ["-m", "gateway", "reconcile", "--campaign", "c", "--records", str(records), "--ledger", str(ledger), "--html", str(page)]
+    done = subprocess.run([sys.executable, "-c", MEASURED, *command], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    cpu_s, peak_kib = done.stderr.split()[-2:]
+    print(f"\nthe command: {float(cpu_s):.1f} s of CPU, {int(peak_kib) // 1024} MiB, a page of {page.stat().st_size / 2**20:.1f} MiB")
+    assert done.returncode == 0, done
+    assert "10000 rows are not listed" in done.stdout and done.stdout.endswith("Nothing is unexplained.\n")
+    assert int(peak_kib) < PEAK_KIB_MAX

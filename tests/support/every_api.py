@@ -69,7 +69,11 @@ def gateway_of_all(folder: Path, engine_url: str, *, policies: dict[str, Tables]
     kinds = sorted({*KINDS.values()})
     models: Any = {kind: {"default_output_tokens": 16, "counter": "tiktoken:o200k_base"} for kind in kinds}
     plain: Tables = {"apis": [*(api for api in APIS if api != "tgi.generate"), "openai.models", "ollama.tags"], "models": models}
-    upstreams: Any = {kind: {"address": engine_url, "engine": kind, "slots": 8, "models": {kind: f"own-{kind}"}} for kind in kinds if kind != "llama.cpp"}
+    upstreams: Any = {
+        kind: {"address": engine_url, "engine": kind, "slots": 8, "models": {kind: f"own-{kind}"}, "circuit_failures": 0}
+        for kind in kinds
+        if kind != "llama.cpp"
+    }
     settings = merged({"upstreams": upstreams}, more.pop("settings", {}))
     every = {name: merged(plain, tables) for name, tables in {"tgi": {"apis": ["tgi.generate"]}, **(policies or {})}.items()}
     served = {"llama.cpp": "own-llama.cpp", "mock": "mock"}

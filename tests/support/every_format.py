@@ -77,7 +77,13 @@ class World:
 def world(folder: Path, engines: Engines, policies: Mapping[str, Tables], **more: Any) -> Iterator[World]:
     """`policies`: what each adds to the plainest one."""
     upstreams: Any = {
-        one.model: {"address": f"http://127.0.0.1:{engines[one.name].port}", "engine": one.engine, "slots": 8, "models": {one.model: "m"}}
+        one.model: {
+            "address": f"http://127.0.0.1:{engines[one.name].port}",
+            "engine": one.engine,
+            "slots": 8,
+            "models": {one.model: "m"},
+            "circuit_failures": 0,
+        }
         for one in FORMATS.values()
     }
     models: Any = {
