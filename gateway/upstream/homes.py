@@ -1,7 +1,8 @@
 """At which engines a call may go now, and where its run has a home: the engine that served its flow last, and so holds the beginning of its prompt.
 
 Rule: a home never changes whose turn it is. A call whose home is full, while another engine has a slot, waits for it `affinity_wait_ms` at most, from the
-moment at which the other was free; it bars nobody meanwhile. One for which room was set aside, or whose wait is over, goes wherever it can.
+moment at which the other was free, whether or not there was room for it then; it bars nobody meanwhile. One for which room was set aside, or whose wait is
+over, goes wherever it can.
 """
 
 from __future__ import annotations
@@ -77,6 +78,11 @@ class Homes:
             if waiter.queued:
                 self._on_offer(waiter)
         return () if self._patient(waiter) else free
+
+    def begin(self, waiter: Waiter) -> None:
+        """Another engine has a slot: where its home has none its wait for it begins, though it could not go yet for want of room."""
+        if waiter.home_until_ms is None and (home := self._homes.get(waiter.flow)) is not None and not self._slots.any_free(home):
+            self.open_to(waiter)
 
     def free_of(self, engines: tuple[str, ...]) -> Sequence[str]:
         """Those with a slot, the best first. Looked up once while no slot changes."""

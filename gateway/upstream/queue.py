@@ -103,11 +103,18 @@ class Queue:
         found = dict.fromkeys(filter(self.flows.is_head, self._stale))
         found.update((place.holder, None) for place in self.places.held() if place.holder is not None)
         open_to: dict[Waiter, None] = {}
+        all_free = True
         for engine in self.flows.engines():
             if self._slots.any_free(engine):
                 open_to.update(dict.fromkeys(self.flows.heads_at(engine)))
+            else:
+                all_free = False
         idle = self.places.idle
-        found.update((head, None) for head in open_to if head.blocked is None or not idle(head))
+        for head in open_to:
+            if head.blocked is None or not idle(head):
+                found[head] = None
+            elif not all_free:  # else nobody's home is full
+                self.homes.begin(head)
         return found
 
     def not_idle(self, heap: list[tuple[Turn, Waiter]]) -> list[tuple[Turn, Waiter]]:

@@ -92,6 +92,44 @@ def test_its_patience_begins_when_another_engine_could_have_taken_it_not_when_it
     assert where(world, "waits") == "a" and world.running["waits"].admission.at_home is True
 
 
+def no_room_while_home_fills() -> World:
+    """Run r's call waits for room that is set aside for its other lane; meanwhile its home, a, becomes full, and b gets a slot."""
+    world = World({"run.concurrent": 1}, {"a": 2, "b": 1}, affinity_wait_ms=WAIT_MS)
+    world.call("fills b", run="s", engine="b")
+    world.call("first", engine=BOTH)
+    world.call("holder", lane="g", engine="a")
+    world.call("waits", engine=BOTH)
+    world.time.tick()
+    world.call("fills a", run="t", engine="a")
+    world.time.tick()
+    assert where(world, "first") == "a" and world.waiting() == ["holder", "waits"]
+    all_promises(world)
+    world.settle("fills b")
+    return world
+
+
+def test_its_patience_begins_though_there_is_no_room_for_it_yet() -> None:
+    world = no_room_while_home_fills()
+    all_promises(world)
+    [_, view] = world.turns.queue.views()
+    assert view.in_the_way is not None and view.in_the_way.name == "run.concurrent"
+    assert view.home == "a"
+
+
+@pytest.mark.parametrize("short_ms", [0, 1])
+def test_a_call_that_gets_room_waits_for_its_home_only_as_long_as_it_has_not_done_so_meanwhile(short_ms: int) -> None:
+    world = no_room_while_home_fills()
+    world.call("keeps a full", run="u", engine="a")
+    world.time.advance(WAIT_MS - short_ms)
+    for name in ("first", "holder"):  # first goes, holder takes its place, then there is room
+        world.settle(name)
+        all_promises(world)
+    assert [name for name, sent in world.running.items() if sent.admission.upstream == "a"] == ["fills a", "keeps a full"]
+    assert world.waiting() == ["waits"] * short_ms
+    world.time.advance(short_ms)
+    assert where(world, "waits") == "b"
+
+
 def test_a_call_that_waits_for_its_home_bars_nobody_from_the_other() -> None:
     world = at_home_in_a()
     world.call("waits", engine=BOTH)
