@@ -29,14 +29,14 @@ nothing waits without an end.
     report        `gateway report`, `gateway compare`
     export        `gateway export`
     capture       `gateway capture show|export|prune`
-    ledger        `gateway ledger verify|clock`
+    ledger        `gateway ledger verify|backup|clock`
     mock_engine   `gateway mock-engine`
     version       `gateway version`
     exits         exit codes and what they mean
     problems      every error as problem, cause, mend and exit code
     reaching      the control socket: where it is, how long an answer may take
     configured    which gateway.toml is read
-    reading       a ledger file opened by itself, read-only
+    reading       a ledger file opened by itself, read-only, and which one
     progress      how far long work is, on stderr
     plan_file     a plan as CSV, and pins
     naming        which run a person means

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.configured import with_config
 from gateway.cli.problems import Problem
+from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.reading import ledger_path, open_ledger, with_ledger
 from gateway.cli.screen import Line, Screen, with_screen
 from gateway.errors import NotFound
@@ -34,11 +34,11 @@ def capture() -> None:
 @click.argument("call_id")
 @click.option("--role", type=click.Choice(ROLES), default="received", show_default=True, help="The request as it came, as it was sent, or the answer.")
 @with_ledger
-@with_config
+@with_gateway
 @with_screen
-def show(call_id: str, role: str, ledger: Path | None, config: Path | None, screen: Screen) -> None:
+def show(call_id: str, role: str, ledger: Path | None, reach: Reach, screen: Screen) -> None:
     """Write one body of a call to stdout, byte for byte. With --json: which of its bodies are kept."""
-    path = ledger_path(ledger, config)
+    path = ledger_path(ledger, reach)
     store = _store(path)
     with open_ledger(path) as reader:
         found = _only_call(reader, store, call_id)
@@ -60,11 +60,11 @@ def show(call_id: str, role: str, ledger: Path | None, config: Path | None, scre
 @click.option("--run", default="", metavar="RUN", help="Only this run's calls.")
 @click.option("--outcome", default="", metavar="OUTCOME", help="Only calls that ended so, e.g. completed.")
 @with_ledger
-@with_config
+@with_gateway
 @with_screen
-def export(campaign: str, out: Path, run: str, outcome: str, ledger: Path | None, config: Path | None, screen: Screen) -> None:
+def export(campaign: str, out: Path, run: str, outcome: str, ledger: Path | None, reach: Reach, screen: Screen) -> None:
     """Write the kept requests and answers of a campaign's calls, each with what the ledger knows of it: run, lane, outcome, usage."""
-    path = ledger_path(ledger, config)
+    path = ledger_path(ledger, reach)
     store = _store(path)
     written = without = 0
     try:
@@ -88,13 +88,13 @@ def export(campaign: str, out: Path, run: str, outcome: str, ledger: Path | None
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @with_ledger
-@with_config
+@with_gateway
 @with_screen
-def prune(campaign: str, before: datetime | None, everything: bool, dry_run: bool, ledger: Path | None, config: Path | None, screen: Screen) -> None:
+def prune(campaign: str, before: datetime | None, everything: bool, dry_run: bool, ledger: Path | None, reach: Reach, screen: Screen) -> None:
     """Remove kept bodies. One that another call still needs stays. The ledger keeps its digests: `explain --body` works as before."""
     if everything == bool(campaign or before):
         raise Problem("it is not said what to remove", "name --campaign or --before, or say --all", "`--dry-run` shows what would go", code="usage")
-    path = ledger_path(ledger, config)
+    path = ledger_path(ledger, reach)
     store = _store(path)
     before_ms = round(before.replace(tzinfo=UTC).timestamp() * 1000) if before else None
     gone: set[str] = set()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.configured import with_config
 from gateway.cli.problems import Problem
+from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.reading import ledger_path, open_ledger, with_ledger
 from gateway.cli.screen import Line, Screen, with_screen
 
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 )
 @click.option("--agent", default="auto", show_default=True, metavar="AGENT", help="Read the records as this agent's; `auto` looks whose they are.")
 @with_ledger
-@with_config
+@with_gateway
 @with_screen
-def export(
-    campaign: str, out: Path, as_of: int | None, records: tuple[Path, ...], agent: str, ledger: Path | None, config: Path | None, screen: Screen
-) -> None:
+def export(campaign: str, out: Path, as_of: int | None, records: tuple[Path, ...], agent: str, ledger: Path | None, reach: Reach, screen: Screen) -> None:
     """Pack a campaign: policy, calls, runs, sums, chains, receipts, and a check.py that needs Python 3.10 and nothing else.
 
     The same ledger gives the same bytes. There is no prompt, no answer and no secret in a pack.
@@ -39,7 +37,7 @@ def export(
     from gateway.pack.folder import PackExists
     from gateway.pack.packing import write_pack
 
-    with open_ledger(ledger_path(ledger, config)) as reader, reader.at_one_moment():
+    with open_ledger(ledger_path(ledger, reach)) as reader, reader.at_one_moment():
         reader.check_as_of(as_of or 0)
         held = _reconciliation(reader, campaign, records, agent, as_of or 0) if records else None
         try:

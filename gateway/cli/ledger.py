@@ -8,7 +8,6 @@ from typing import Final
 
 import click
 
-from gateway.cli.configured import with_config
 from gateway.cli.exits import Exit
 from gateway.cli.problems import Problem
 from gateway.cli.reaching import Reach, with_gateway
@@ -34,13 +33,13 @@ def ledger() -> None:
 @ledger.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @with_ledger
-@with_config
+@with_gateway
 @with_screen
-def backup(file: Path, ledger: Path | None, config: Path | None, screen: Screen) -> None:
+def backup(file: Path, ledger: Path | None, reach: Reach, screen: Screen) -> None:
     """Copy the ledger into FILE, also while a gateway writes it. The copy is marked: it serves only after `gateway serve --accept-restore`."""
     from gateway.ledger.backup import back_up
 
-    path = ledger_path(ledger, config)
+    path = ledger_path(ledger, reach)
     open_ledger(path).close()
     try:
         number = back_up(path, file)
@@ -54,15 +53,15 @@ def backup(file: Path, ledger: Path | None, config: Path | None, screen: Screen)
     "--against", "kept", multiple=True, type=click.Path(path_type=Path), metavar="RECEIPTS", help="A file of receipts that were kept; may be repeated."
 )
 @with_ledger
-@with_config
+@with_gateway
 @with_screen
 @click.pass_context
-def verify(context: click.Context, kept: tuple[Path, ...], ledger: Path | None, config: Path | None, screen: Screen) -> None:
+def verify(context: click.Context, kept: tuple[Path, ...], ledger: Path | None, reach: Reach, screen: Screen) -> None:
     """Add the whole ledger again and name the first entry that does not fit. Exits 1 where one does not.
 
     What the file can't show by itself (a tail cut off, a chain written anew) shows against receipts that were kept elsewhere.
     """
-    path = ledger_path(ledger, config)
+    path = ledger_path(ledger, reach)
     receipts = [_receipts(file) for file in kept]
     with open_ledger(path) as reader:
         found = reader.verify(receipts)

@@ -7,17 +7,19 @@ both bounded by `--timeout`.
 from __future__ import annotations
 
 import functools
+import ipaddress
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
 from gateway.cli.configured import settings_path, with_config
-from gateway.client.control import ANSWER_S, CALL_S, ControlClient
+from gateway.client.control import ANSWER_S, CALL_S, ControlClient, ControlError
 from gateway.settings import Control, load_settings
 
 R = TypeVar("R")
@@ -44,6 +46,21 @@ class Reach:
     def _tcp(self) -> str:
         """An address on the network, where nothing that was said on the command line comes before it."""
         return "" if self.socket is not None or self.config is not None else os.environ.get(CONTROL_VARIABLE, "")
+
+    def is_elsewhere(self) -> bool:
+        """On another machine, as far as its address tells."""
+        host = urlsplit(self._tcp()).hostname or "localhost"
+        try:
+            return not ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host != "localhost"
+
+    def has_to_answer(self, error: ControlError) -> bool:
+        """Whether this error ends a command that could do without a gateway: one is named by an option, or by the environment and something is there."""
+        if self.socket is not None:
+            return True
+        named = self.config is None and (os.environ.get(CONTROL_VARIABLE) or os.environ.get(SOCKET_VARIABLE))
+        return bool(named) and not isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError)
 
     def socket_path(self) -> Path:
         if self.socket is not None:

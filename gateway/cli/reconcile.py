@@ -16,7 +16,6 @@ from gateway.cli.progress import Progress
 from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.reading import ledger_path, open_ledger, with_ledger
 from gateway.cli.screen import Screen, with_screen
-from gateway.client.control import ControlError
 
 if TYPE_CHECKING:
     from gateway.ledger.reading import LedgerReader
@@ -60,7 +59,7 @@ def reconcile(context: click.Context, /, names: tuple[str, ...], campaign: str, 
     if not records:
         raise click.UsageError("name the agents' records: --records PATH")
     progress = Progress()
-    with open_ledger(_where(ledger, reach)) as reader, progress:
+    with open_ledger(ledger_path(ledger, reach)) as reader, progress:
         reader.check_as_of(asked["as_of"] or 0)
         name = RunName(campaign, "") if campaign else _run(reader, run[0])
         done = _reconciled(reader, name, records, asked, progress)
@@ -69,20 +68,6 @@ def reconcile(context: click.Context, /, names: tuple[str, ...], campaign: str, 
         _note(done, reach)
     if not done.clean:
         context.exit(Exit.NOT_SO)
-
-
-def _where(ledger: Path | None, reach: Reach) -> Path:
-    """The file that is named, else the one that the running gateway says it writes, else the one of the gateway.toml."""
-    if ledger is not None:
-        return ledger
-    if reach.socket_path().exists():
-        try:
-            if found := reach.control().status().get("ledger"):
-                return Path(found)
-        except ControlError as error:
-            if error.status:
-                raise
-    return ledger_path(None, reach.config)
 
 
 def _run(reader: LedgerReader, name: str) -> RunName:

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from gateway.cli.compare_views import compare_views
-from gateway.cli.configured import with_config
 from gateway.cli.problems import Problem
+from gateway.cli.reaching import Reach, with_gateway
 from gateway.cli.reading import ledger_path, open_ledger, with_ledger
 from gateway.cli.report_views import report_views
 from gateway.cli.screen import Screen, with_screen
@@ -22,13 +22,13 @@ as_of_option = click.option("--as-of", type=click.IntRange(min=1), default=None,
 @as_of_option
 @click.option("--markdown", is_flag=True, help="Markdown on stdout.")
 @with_ledger
-@with_config
+@with_gateway
 @with_screen
-def report(campaign: str, across_labels: bool, as_of: int | None, markdown: bool, ledger: Path | None, config: Path | None, screen: Screen) -> None:
+def report(campaign: str, across_labels: bool, as_of: int | None, markdown: bool, ledger: Path | None, reach: Reach, screen: Screen) -> None:
     """What a campaign came to: calls and tokens by lane, model, label and run, outcomes, times, what did not happen."""
     from gateway.reports.campaign import campaign_report
 
-    with open_ledger(ledger_path(ledger, config)) as reader, reader.at_one_moment():
+    with open_ledger(ledger_path(ledger, reach)) as reader, reader.at_one_moment():
         reader.check_as_of(as_of or 0)
         document = campaign_report(reader, campaign, as_of=as_of or 0, across_labels=across_labels)
     Screen(as_json=screen.as_json, markdown=markdown).present(document, *report_views(document))
@@ -43,7 +43,7 @@ def report(campaign: str, across_labels: bool, as_of: int | None, markdown: bool
 @as_of_option
 @click.option("--markdown", is_flag=True, help="Markdown on stdout.")
 @with_ledger
-@with_config
+@with_gateway
 @with_screen
 def compare(
     campaigns: tuple[str, ...],
@@ -52,7 +52,7 @@ def compare(
     as_of: int | None,
     markdown: bool,
     ledger: Path | None,
-    config: Path | None,
+    reach: Reach,
     screen: Screen,
 ) -> None:
     """Campaigns side by side, paired run by run; the first is what the others are held against."""
@@ -66,7 +66,7 @@ def compare(
         )
     if len(campaigns) < 2 or len(set(campaigns)) != len(campaigns):
         raise Problem("there is nothing to compare", f"named: {', '.join(campaigns)}", "name two campaigns or more, each once")
-    with open_ledger(ledger_path(ledger, config)) as reader, reader.at_one_moment():
+    with open_ledger(ledger_path(ledger, reach)) as reader, reader.at_one_moment():
         reader.check_as_of(as_of or 0)
         try:
             document = compared(reader, campaigns, pair_by=keys, outcomes=outcomes, as_of=as_of or 0)

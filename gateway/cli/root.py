@@ -93,6 +93,7 @@ def root() -> None:
     """The metered way from sandboxed agents to a model server of your own.
 
     Commands that speak to the running gateway find its control socket by --socket, by --config, by GATEWAY_SOCKET, by ./gateway.toml, or at its usual place.
+    Those that open a ledger's file find it by --ledger, by --config, by what the running gateway says, by ./gateway.toml, or at its usual place.
     """
 
 

@@ -71,7 +71,7 @@ def process_view(services: ControlServices) -> dict[str, object]:
         "ready": not reasons,
         "not_ready": reasons,
         "data_address": services.data_address(),
-        "ledger": str(services.ledger.file),
+        "ledger": str(services.ledger.file.absolute()),
         "in_flight": len(services.runs.in_flight),
         "waiting": dict(services.gate_view()),
         "upstreams": [dict(view) for view in services.upstream_view()],

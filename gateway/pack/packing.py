@@ -6,30 +6,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from gateway import __version__
 from gateway.accounting.chain import decode, encode
 from gateway.accounting.entries import LedgerEntry
-from gateway.accounting.receipt import given_out, run_tally
+from gateway.accounting.receipt import given_out
 from gateway.errors import NotFound
 from gateway.pack.folder import AppendedFile, PackFolder
 from gateway.pack.readme import readme
 from gateway.pack.tables import AGGREGATE_COLUMNS, CALL_COLUMNS, header, line, run_columns
 from gateway.reports.aggregates import Aggregates
-from gateway.reports.call_rows import Row, call_rows
-from gateway.reports.run_rows import run_row
+from gateway.reports.call_rows import Row
+from gateway.reports.gathering import Chains, RunChain
 
 FORMAT = "gateway-pack-1"
 CHECK = ("check.py", "check_rows.py")
 REFUSALS = ("refuse", "refusal_summary")
-
-
-class Ledger(Protocol):
-    """What packing asks of the reading side."""
-
-    def chain(self, name: str, *, as_of: int = 0) -> Iterator[LedgerEntry]: ...
-    def last_number(self, campaign: str) -> int: ...
 
 
 @dataclass(slots=True)
@@ -48,7 +41,7 @@ class Pack:
 
 
 def write_pack(
-    ledger: Ledger, campaign: str, path: Path, *, as_of: int = 0, reconciliation: object = None, told: Callable[[str, int], None] = lambda run, calls: None
+    ledger: Chains, campaign: str, path: Path, *, as_of: int = 0, reconciliation: object = None, told: Callable[[str, int], None] = lambda run, calls: None
 ) -> Pack:
     """`ledger` reads one moment. `as_of` 0: all that there is. `told`: each run as it is done, with its calls.
 
@@ -73,7 +66,7 @@ def write_pack(
     return pack
 
 
-def _campaign(ledger: Ledger, pack: Pack) -> Iterator[bytes]:
+def _campaign(ledger: Chains, pack: Pack) -> Iterator[bytes]:
     for entry in ledger.chain(f"campaign:{pack.campaign}", as_of=pack.as_of):
         content = decode(entry.body)
         if content["kind"] == "open_run":
@@ -86,33 +79,26 @@ def _campaign(ledger: Ledger, pack: Pack) -> Iterator[bytes]:
         yield entry.body
 
 
-def _run(ledger: Ledger, pack: Pack, folder: PackFolder, run: str, opening: Row, calls: AppendedFile, table: AppendedFile, refusals: AppendedFile) -> int:
-    history: list[Row] = []
-    receipts: list[Row] = []
+def _run(ledger: Chains, pack: Pack, folder: PackFolder, run: str, opening: Row, calls: AppendedFile, table: AppendedFile, refusals: AppendedFile) -> int:
+    chain = RunChain(opening=opening)
 
     def bodies() -> Iterator[bytes]:
         for entry in ledger.chain(f"run:{pack.campaign}/{run}", as_of=pack.as_of):
-            content = decode(entry.body)
-            history.append(content)
-            if content["kind"] == "receipt":
-                receipts.append(given_out(content, entry.hash))
-            elif content["kind"] in REFUSALS:
+            if chain.add(entry)["kind"] in REFUSALS:
                 refusals.write(entry.body + b"\n")
             _head(pack, entry)
             yield entry.body
 
     folder.lines(f"chains/runs/{run}.jsonl", bodies())
-    label = cast(str, opening.get("label", ""))
-    rows = call_rows(history, label)
-    tally = run_tally(history)
-    for row in rows.values():
+    read = chain.read()
+    for row in read.calls.values():
         calls.write(encode(row) + b"\n")
         table.write(line(CALL_COLUMNS, row))
-    pack.calls += len(tally.calls)
-    pack.aggregates.add(run, label, rows, tally.calls)
-    pack.runs.append(run_row(opening, tally, receipts))
-    pack.receipts.extend(receipts)
-    return len(tally.calls)
+    pack.calls += len(read.tally.calls)
+    pack.aggregates.add(run, cast(str, read.row["label"]), read.calls, read.tally.calls)
+    pack.runs.append(read.row)
+    pack.receipts.extend(chain.receipts)
+    return len(read.tally.calls)
 
 
 def _head(pack: Pack, entry: LedgerEntry) -> None:

@@ -40,6 +40,32 @@ class RunRead:
 
 
 @dataclass(slots=True, kw_only=True)
+class RunChain:
+    """A run's entries, one after the other, and what they come to."""
+
+    opening: Row
+    history: list[Row] = field(default_factory=list)
+    receipts: list[Row] = field(default_factory=list)
+
+    def add(self, entry: LedgerEntry) -> Row:
+        """What the entry says."""
+        content = decode(entry.body)
+        self.history.append(content)
+        if content["kind"] == "receipt":
+            self.receipts.append(given_out(content, entry.hash))
+        return content
+
+    def read(self) -> RunRead:
+        tally = run_tally(self.history)
+        row = run_row(self.opening, tally, self.receipts)
+        calls = call_rows(self.history, cast(str, row["label"]))
+        return RunRead(row=row, calls=calls, tally=tally, declared=self._of("declare"), refused=self._of("refuse"))
+
+    def _of(self, kind: str) -> list[Row]:
+        return [content for content in self.history if content["kind"] == kind]
+
+
+@dataclass(slots=True, kw_only=True)
 class CampaignRead:
     """What stands in a campaign's own chain, and a row of each run."""
 
@@ -88,19 +114,10 @@ def _note(found: CampaignRead, content: Row, openings: list[Row]) -> None:
 
 
 def _read_run(ledger: Chains, found: CampaignRead, opening: Row, look: Callable[[RunRead], object]) -> None:
-    history: list[Row] = []
-    receipts: list[Row] = []
+    run = RunChain(opening=opening)
     for entry in ledger.chain(f"run:{found.campaign}/{opening['run']}", as_of=found.as_of):
-        content = decode(entry.body)
-        history.append(content)
+        run.add(entry)
         found.last_ms = max(found.last_ms, entry.at_ms)
-        if content["kind"] == "receipt":
-            receipts.append(given_out(content, entry.hash))
-    tally = run_tally(history)
-    row = run_row(opening, tally, receipts)
-    found.runs.append(row)
-    look(RunRead(row=row, calls=call_rows(history, cast(str, row["label"])), tally=tally, declared=_of(history, "declare"), refused=_of(history, "refuse")))
-
-
-def _of(history: list[Row], kind: str) -> list[Row]:
-    return [content for content in history if content["kind"] == kind]
+    read = run.read()
+    found.runs.append(read.row)
+    look(read)
