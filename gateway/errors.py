@@ -60,5 +60,9 @@ class ControlError(GatewayError):
         self.status = status
 
 
+class ZoneUnclear(GatewayError):
+    """Days were asked for, but not in which time zone, or in one that does not exist. The text says which."""
+
+
 class MixedLabels(GatewayError):
     """One total over several labels was asked for without saying so. The text names them."""

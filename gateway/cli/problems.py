@@ -21,6 +21,7 @@ from gateway.errors import (
     NotFound,
     NotYet,
     RecordProblem,
+    ZoneUnclear,
 )
 
 
@@ -72,6 +73,8 @@ def from_gateway_error(error: GatewayError) -> Problem:
             return Problem(
                 "usage is not added over several labels", text, "sum --by label, name one --campaign or --run, or say --across-labels", code="mixed_labels"
             )
+        case ZoneUnclear():
+            return Problem("usage by day needs a time zone", text, "name it, e.g. --zone Europe/Berlin; or ask of one --campaign", code="zone")
         case LedgerLocked():
             return Problem("the ledger is in use", text, "stop that process, or name another ledger", exit_code=Exit.REFUSED, code="ledger_locked")
         case LedgerCorrupt():

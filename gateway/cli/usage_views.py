@@ -14,7 +14,14 @@ from gateway.cli.words import UNKNOWN, Kind
 
 Json = Mapping[str, Any]
 
-NAMES: Final = (Column("campaign", "CAMPAIGN"), Column("run", "RUN"), Column("lane", "LANE"), Column("model", "MODEL"), Column("label", "LABEL"))
+NAMES: Final = (
+    Column("day", "DAY"),
+    Column("campaign", "CAMPAIGN"),
+    Column("run", "RUN"),
+    Column("lane", "LANE"),
+    Column("model", "MODEL"),
+    Column("label", "LABEL"),
+)
 NUMBERS: Final = (
     Column("calls", "CALLS", Kind.NUMBER),
     Column("open", "OPEN", Kind.NUMBER),
@@ -54,6 +61,8 @@ def usage_views(answer: Json) -> list[View]:
     if answer["total"] is not None and len(rows) > 1:
         rows.append({names[0].key: "total", **flat(answer["total"])})
     views: list[View] = [Table(columns=(*names, *NUMBERS), rows=rows), Line(), Line(NOTE)]
+    if "zone" in answer:
+        views.append(Line(f"Days in {answer['zone']}: a call belongs to the day in which it was admitted."))
     if answer["total"] is None:
         labels = ", ".join(label or "(none)" for label in answer["labels"])
         views.append(Line(f"No total: it would cover the labels {labels}. --across-labels gives one."))
@@ -115,11 +124,17 @@ def csv_text(answer: Json) -> str:
         of_sources = row["by_source"]
         assert isinstance(of_sources, dict)
         row |= {f"calls_{source}": of_sources.get(source, 0) for source in Source}
-        row["labels"] = " ".join(group.get("labels", ()))
+        row |= {"labels": " ".join(group.get("labels", ())), "zone": answer.get("zone", "")}
         lines.writerow(UNKNOWN if row[name] is None else row[name] for name in header)
     return written.getvalue()
 
 
 def _csv_names(answer: Json) -> list[str]:
-    by: dict[str, list[str]] = {"run": ["campaign", "run"], "lane": ["campaign", "lane"], "campaign": ["campaign"], "model": ["model"]}
+    by: dict[str, list[str]] = {
+        "run": ["campaign", "run"],
+        "lane": ["campaign", "lane"],
+        "campaign": ["campaign"],
+        "model": ["model"],
+        "day": ["day", "zone"],
+    }
     return [*by[answer["by"]], "labels"] if answer["by"] in by else ["label"]

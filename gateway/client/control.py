@@ -169,9 +169,9 @@ class ControlClient:
 
     # what only tells
 
-    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False, as_of: int = 0) -> Answer:
-        """`as_of`: the number of an entry; the ledger as it stood with it."""
-        asked = _given(by=by, campaign=campaign, run=run, across_labels="true" if across_labels else "", as_of=str(as_of or ""))
+    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False, as_of: int = 0, zone: str = "") -> Answer:
+        """`as_of`: the number of an entry; the ledger as it stood with it. `zone`: of the days, by day."""
+        asked = _given(by=by, campaign=campaign, run=run, across_labels="true" if across_labels else "", as_of=str(as_of or ""), zone=zone)
         return self._get("/v1/usage", asked)
 
     def clock(self) -> Answer:

@@ -201,7 +201,7 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/v1/usage",
         handler=reading.usage,
-        query=("by", "campaign", "run", "across_labels", "as_of"),
+        query=("by", "campaign", "run", "zone", "across_labels", "as_of"),
         gives=("by", "groups"),
         refuses=(400,),
     ),

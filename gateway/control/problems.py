@@ -10,7 +10,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from gateway.accounting.limit import Shortfall
-from gateway.errors import ClockUncertain, CommandRejected, ConfigurationError, LedgerCorrupt, LedgerUnavailable, MixedLabels, NotFound
+from gateway.errors import ClockUncertain, CommandRejected, ConfigurationError, LedgerCorrupt, LedgerUnavailable, MixedLabels, NotFound, ZoneUnclear
 from gateway.runs.declined import Declined
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -100,6 +100,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(404, "not_found", str(error), "The ledger has no such entry.", "The listing commands show what there is.")
         case MixedLabels():
             return Problem(400, "mixed_labels", "No total is given over several labels.", f"{error}.", "Ask for it with across_labels, or sum by label.")
+        case ZoneUnclear():
+            return Problem(400, "zone", "Usage by day needs a time zone.", f"{error}.", "Name it (--zone), e.g. Europe/Berlin, or ask of one campaign.")
         case CommandRejected():
             return Problem(
                 409, "conflict", "The ledger did not write this.", str(error), "See what stands, with the show commands, and ask for what may follow."

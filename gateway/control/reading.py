@@ -27,10 +27,16 @@ async def usage(request: web.Request) -> web.Response:
     if by not in GROUPS:
         raise Problem(400, "invalid", f"Usage is not summed by {by!r}.", f"It is by: {', '.join(GROUPS)}.", "Ask for one of these.")
     across = query.get("across_labels", "").lower() in ("1", "true", "yes")
-    campaign, run, as_of = query.get("campaign", ""), query.get("run", ""), query.get("as_of", "0")
+    campaign, run, as_of, zone = query.get("campaign", ""), query.get("run", ""), query.get("as_of", "0"), query.get("zone", "")
+    if zone and by != "day":
+        raise Problem(400, "invalid", f"Usage by {by} has no time zone.", "Only days have one.", "Ask by day, or leave zone out.")
     if not (as_of.isascii() and as_of.isdigit() and len(as_of) <= 15):
         raise Problem(400, "invalid", f"The ledger has no entry {as_of!r}.", "An entry is named by its number.", "Ask with a whole number from 1.")
-    return answer(await from_ledger(request, lambda reader: reader.usage(by=by, campaign=campaign, run=run, across_labels=across, as_of=int(as_of))))
+
+    def sums(reader: LedgerReader) -> dict[str, object]:
+        return reader.usage(by, campaign=campaign, run=run, across_labels=across, as_of=int(as_of), zone=zone)
+
+    return answer(await from_ledger(request, sums))
 
 
 async def run_receipt(request: web.Request) -> web.Response:

@@ -17,5 +17,6 @@ keeps, the books (`gateway.accounting.books`) decide; nothing in here knows a li
 * state.py       what stands of campaigns, runs and keys, for a start
 * explaining.py  why a call went as it did, from its entries
 * reading.py     calls, usage, receipts: read-only, beside a gateway that writes
+* by_day.py     which calendar day a call belongs to, as day budgets count it
 * verify.py      adds everything again and names the first entry that does not fit, with recount.py and anchors.py
 """

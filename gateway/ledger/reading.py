@@ -7,7 +7,7 @@ refused unless it is asked for.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -18,6 +18,7 @@ from gateway.accounting.entries import LedgerEntry
 from gateway.accounting.receipt import given_out
 from gateway.accounting.tally import OVERSHOOT_COLUMNS, USAGE_COLUMNS, Content, added
 from gateway.errors import MixedLabels, NotFound, NotYet
+from gateway.ledger.by_day import dated, zone_of
 from gateway.ledger.connect import ledger_path
 from gateway.ledger.explaining import explain
 from gateway.ledger.schema import open_for_reading
@@ -26,7 +27,14 @@ from gateway.ledger.written import entries
 
 Row = dict[str, object]
 
-GROUPS = {"run": ("campaign", "run"), "lane": ("campaign", "lane"), "campaign": ("campaign",), "model": ("model",), "label": ("label",)}
+GROUPS = {
+    "run": ("campaign", "run"),
+    "lane": ("campaign", "lane"),
+    "campaign": ("campaign",),
+    "model": ("model",),
+    "label": ("label",),
+    "day": ("day",),
+}
 CHARGES = ("requests", "input_tokens", "output_tokens", "tool_calls")
 _SUMS = ", ".join(
     [f"coalesce(sum({column}), 0) AS {column}, sum({column} IS NULL) AS {column}_unknown" for column in USAGE_COLUMNS]
@@ -35,6 +43,8 @@ _SUMS = ", ".join(
     + [f"coalesce(sum({' OR '.join(f'charged_{column} > reserved_{column}' for column in OVERSHOOT_COLUMNS)}), 0) AS above_calls"]
 )
 
+_ENDED = COLUMNS.index("ended_ms")
+"""A correction says nothing of the end."""
 _OF_CALL = """WHERE chain_id = (SELECT chain_id FROM call_records JOIN journal ON number = reserve_number WHERE call_records.call_id = ?1)
     AND number >= (SELECT reserve_number FROM call_records WHERE call_id = ?1)
     AND (call_id = ?1 OR (call_id = '' AND kind = 'event' AND json_extract(body, '$.about_call') = ?1))"""
@@ -169,33 +179,31 @@ class LedgerReader:
 
     # -- usage
 
-    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False, as_of: int = 0) -> Row:
-        """`{by, groups, total}`. Raises MixedLabels where one group would add over several labels; then, too, there is no total (None)."""
+    def usage(self, by: str = "run", *, campaign: str = "", run: str = "", across_labels: bool = False, as_of: int = 0, zone: str = "") -> Row:
+        """`{by, groups, total}`, by day also `zone`: the one asked for, else the one in which the policies count their days.
+
+        Raises MixedLabels where one group would add over several labels; where only the total would, there is none (None). By day also ZoneUnclear.
+        """
         self.check_as_of(as_of)
-        table = self._as_of(as_of) if as_of else "call_records"
-        names = GROUPS[by]
-        kinds = ", ".join(dict.fromkeys((*names, "label")))
-        rows = self.query(
-            f"""SELECT {kinds}, status = 'reserved' AS open, coalesce(source, '') AS source, count(*) AS calls, {_SUMS} FROM {table}
-            WHERE status <> 'voided' AND (:campaign = '' OR campaign = :campaign) AND (:run = '' OR run = :run)
-            GROUP BY {kinds}, open, source ORDER BY {kinds}""",
-            campaign=campaign,
-            run=run,
-        )
-        groups: dict[tuple[object, ...], Row] = {}
-        labels: dict[tuple[object, ...], set[str]] = {}
-        total: Row = {}
-        for row in rows:
-            key = tuple(row[name] for name in names)
-            labels.setdefault(key, set()).add(cast(str, row["label"]))
-            groups[key] = added(groups.get(key, {}), _sums(row))
-            total = added(total, _sums(row))
-        all_labels = set().union(*labels.values())
-        if not across_labels and (mixed := next((key for key, found in labels.items() if len(found) > 1), None)) is not None:
-            named = f"{by} {'/'.join(map(str, mixed))} covers the labels {_list(labels[mixed])}"
-            raise MixedLabels(f"{named}: one total over several labels is given only if asked for")
-        shown = [dict(zip(names, key, strict=True)) | {"labels": sorted(labels[key])} | sums for key, sums in groups.items()]
-        return {"by": by, "groups": shown, "total": total if total and (across_labels or len(all_labels) == 1) else None, "labels": sorted(all_labels)}
+        with self.at_one_moment() if by == "day" else nullcontext():
+            table = self._as_of(as_of) if as_of else "call_records"
+            sent = "status <> 'voided' AND (:campaign = '' OR campaign = :campaign) AND (:run = '' OR run = :run)"
+            asked = {"campaign": campaign, "run": run}
+            if by == "day":
+                asked["zone"] = zone = zone or self._zone(f"SELECT DISTINCT campaign FROM {table} WHERE {sent}", asked)
+                table = dated(self._connection, table, zone) if zone else f"(SELECT *, '' AS day FROM {table})"
+            kinds = ", ".join(dict.fromkeys((*GROUPS[by], "label")))
+            rows = self.query(
+                f"""SELECT {kinds}, status = 'reserved' AS open, coalesce(source, '') AS source, count(*) AS calls, {_SUMS} FROM {table}
+                WHERE {sent} GROUP BY {kinds}, open, source ORDER BY {kinds}""",
+                **asked,
+            )
+        return _grouped(by, rows, across_labels) | ({"zone": zone} if zone else {})
+
+    def _zone(self, campaigns: str, asked: dict[str, str]) -> str:
+        """In which the policies of these campaigns count their days; empty where there are no such calls."""
+        found = self._connection.execute(f"SELECT campaign, policy FROM campaigns WHERE campaign IN ({campaigns})", asked).fetchall()
+        return zone_of(found) if found else ""
 
     def _as_of(self, number: int) -> str:
         """A table of the calls as they stood with that entry, made from the journal."""
@@ -212,8 +220,29 @@ class LedgerReader:
                 row = opening_row(decode(entry.body), labels[entry.campaign, entry.run])
                 calls[entry.call_id] = row + NOT_CLOSED
             elif entry.kind in STATUS:
-                calls[entry.call_id] = closed(calls[entry.call_id], closing_row(decode(entry.body)))
+                before = calls[entry.call_id]
+                row = closed(before, closing_row(decode(entry.body)))
+                calls[entry.call_id] = row if entry.kind != "adjust" else (*row[:_ENDED], before[_ENDED], *row[_ENDED + 1 :])
         return iter(calls.values())
+
+
+def _grouped(by: str, rows: list[Row], across_labels: bool) -> Row:
+    """Raises MixedLabels."""
+    names = GROUPS[by]
+    groups: dict[tuple[object, ...], Row] = {}
+    labels: dict[tuple[object, ...], set[str]] = {}
+    total: Row = {}
+    for row in rows:
+        key = tuple(row[name] for name in names)
+        labels.setdefault(key, set()).add(cast(str, row["label"]))
+        groups[key] = added(groups.get(key, {}), _sums(row))
+        total = added(total, _sums(row))
+    all_labels = set().union(*labels.values())
+    if not across_labels and (mixed := next((key for key, found in labels.items() if len(found) > 1), None)) is not None:
+        named = f"{by} {'/'.join(map(str, mixed))} covers the labels {_list(labels[mixed])}"
+        raise MixedLabels(f"{named}: one total over several labels is given only if asked for")
+    shown = [dict(zip(names, key, strict=True)) | {"labels": sorted(labels[key])} | sums for key, sums in groups.items()]
+    return {"by": by, "groups": shown, "total": total if total and (across_labels or len(all_labels) == 1) else None, "labels": sorted(all_labels)}
 
 
 def _sums(row: Mapping[str, object]) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -124,6 +125,29 @@ def test_a_call_over_midnight_counts_wholly_on_the_day_of_its_admission(gateways
     assert found == {"requests": ("day 2026-10-03 Asia/Shanghai", 1, 0), "output_tokens": ("day 2026-10-03 Asia/Shanghai", 60, 0)}
     today = {limit["name"]: (limit["settled"], limit["left"]) for limit in gateway.control.get("/v1/campaigns/c1")["limits"]}
     assert today == {"campaign.day.requests": (0, 5), "campaign.day.output_tokens": (0, 1000)}
+    assert record.fits(gateway)
+
+
+def test_usage_by_day_is_what_the_days_account_holds_also_on_a_day_of_25_hours(gateways: GatewayMaker, mock_process: MockProcess, clock: FakedTime) -> None:
+    clock.set(datetime(2026, 10, 24, 21, 30, tzinfo=UTC))
+    gateway = gateways(mock_process.url, policy=daily("Europe/Berlin", requests=9, output_tokens=1000), env=clock.env)
+    key = gateway.opened().key
+    first, last, next_one = (datetime(2026, 10, *at, tzinfo=UTC) for at in ((24, 22, 30), (25, 22, 30), (25, 23, 30)))
+    for calls, at in ((1, None), (2, first), (3, last), (1, next_one)):
+        if at is not None:
+            clock.set(at)
+            assert is_uncertain(chat_once(gateway.port, key))
+            accept(gateway)
+        assert [chat_once(gateway.port, key, max_tokens=2).status for _ in range(calls)] == [200] * calls
+    with LedgerReader(gateway.ledger) as reader:
+        rows = reader.query("SELECT account, settled FROM accounts WHERE account LIKE 'campaign|c1|%day %'")
+    held = {(str(row["account"]).split("|")[5], str(row["account"]).split("|")[4]): row["settled"] for row in rows}
+    assert [held[f"day 2026-10-{day} Europe/Berlin", "requests"] for day in (24, 25, 26)] == [1, 5, 1]
+    for where in (("--config", str(gateway.config)), ("--ledger", str(gateway.ledger))):
+        command = [sys.executable, "-m", "gateway", "usage", "--by", "day", "--campaign", "c1", "--json", *where]
+        told = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout)
+        charged = {(f"day {row['day']} {told['zone']}", name): row["charge"][name] for row in told["groups"] for name in ("requests", "output_tokens")}
+        assert charged == held
     assert record.fits(gateway)
 
 

@@ -311,6 +311,10 @@ async def test_usage_is_summed_by_what_is_asked_and_by_nothing_else(plane: Contr
     before = await plane.ask(lambda client: client.usage("run", campaign="pilot", as_of=2))
     assert before["groups"] == []
     assert (await declined(plane, lambda client: client._get("/v1/usage", {"as_of": "soon"}))).status == 400
+    assert (await plane.ask(lambda client: client.usage("day", zone="UTC")))["zone"] == "UTC"
+    for by, zone, code in (("day", "Moon/Sea", "zone"), ("day", "", "zone"), ("run", "UTC", "invalid")):
+        refused = await declined(plane, lambda client, by=by, zone=zone: client.usage(by, zone=zone))  # type: ignore[misc]
+        assert (refused.status, refused.code) == (400, code)
 
 
 async def test_the_clock_is_shown_and_accepted(plane: ControlPlane) -> None:

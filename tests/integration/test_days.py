@@ -1,22 +1,24 @@
-"""Days in this process: a real ledger and the real waiting place, on a clock that the test holds."""
+"""Days in this process: a real ledger and the real waiting place, on a clock that the test holds; and usage by day, which says what the day's account holds."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from gateway.accounting.commands import OpenCampaign, OpenRun, Reserve, Settle
+from gateway.accounting.commands import Adjust, Expire, OpenCampaign, OpenRun, Reserve, Settle, Void
 from gateway.accounting.decision import Demand
 from gateway.accounting.limit import Limit
 from gateway.accounting.quantity import Amounts
 from gateway.accounting.usage import Outcome, Source, Usage
-from gateway.errors import ClockUncertain
+from gateway.errors import ClockUncertain, ZoneUnclear
 from gateway.ledger.clock import LedgerClock
 from gateway.ledger.ledger import Ledger
+from gateway.ledger.reading import LedgerReader
 from gateway.policy.declaration import GatewayLimits
 from gateway.policy.loading import LoadedPolicy, policy_from_text
 from gateway.policy.resolve import resolve_limits
@@ -32,7 +34,7 @@ counter = "bytes"
 overhead_tokens = 1
 default_output_tokens = 100
 [campaign.day]
-requests = 1
+requests = {requests}
 output_tokens = 500
 """
 LEAP = [
@@ -75,12 +77,15 @@ class HeldClock:
 
 
 class Days:
-    def __init__(self, folder: Path, moment: datetime, zone: str) -> None:
+    def __init__(self, folder: Path, moment: datetime, zone: str, requests: int = 1) -> None:
+        self.path = folder / "ledger"
         self.clock = HeldClock(moment)
-        self.ledger = Ledger.open(folder / "ledger", clock=LedgerClock(self.clock.system_ms, self.clock.boot_ms))
+        self.ledger = Ledger.open(self.path, clock=LedgerClock(self.clock.system_ms, self.clock.boot_ms))
         self.gate = Gate(self.ledger.balances, self.ledger.post, self.ledger.now_ms, {"e": 4})
         self.ledger.on_release(self.gate.wake)
-        self.loaded: LoadedPolicy = policy_from_text(POLICY.format(zone=zone), "days.toml")
+        self.loaded: LoadedPolicy = policy_from_text(POLICY.format(zone=zone, requests=requests), "days.toml")
+        self.writes_late_ms = 0
+        """How long after its decision a reservation is written."""
 
     async def open(self) -> Days:
         loaded, at_ms = self.loaded, self.ledger.now_ms()
@@ -111,6 +116,7 @@ class Days:
         return await self.gate.admit(ticket, lambda admission: self._reserve(call_id, admission))
 
     def _reserve(self, call_id: str, admission: Admission) -> Reserve:
+        self.clock.go_on(self.writes_late_ms)
         return Reserve(
             call_id=call_id,
             at_ms=self.ledger.now_ms(),
@@ -141,7 +147,10 @@ class Days:
         return {str(quantity): (balance.settled, balance.reserved) for quantity, balance in found.items()}
 
 
-@pytest.mark.parametrize(("zone", "end", "hours"), LEAP, ids=[f"{zone} {hours} hours" for zone, _, hours in LEAP])
+EACH_DAY = pytest.mark.parametrize(("zone", "end", "hours"), LEAP, ids=[f"{zone} {hours} hours" for zone, _, hours in LEAP])
+
+
+@EACH_DAY
 async def test_days_begin_and_end_at_the_local_midnight(tmp_path: Path, zone: str, end: datetime, hours: float) -> None:
     days, end_ms = Days(tmp_path, end, zone), round(end.timestamp() * 1000)
     start_ms = end_ms - round(hours * 3_600_000)
@@ -222,4 +231,81 @@ async def test_a_clock_that_is_set_changes_no_day_until_it_is_accepted(tmp_path:
     assert days.ledger.now_ms() == max(before_ms, before_ms + set_by_ms)
     await days.call("a")
     assert (days.spent(end_ms)["requests"] == (0, 1)) == (set_by_ms > 0)
+    await days.ledger.close()
+
+
+async def days_with_calls(folder: Path, zone: str, end: datetime, hours: float) -> Days:
+    """At the last moment of a day, its first and its last, the next day's first; one decided before midnight and written after. Then two days without any."""
+    end_ms = round(end.timestamp() * 1000)
+    start_ms = end_ms - round(hours * 3_600_000)
+    days = Days(folder, datetime.fromtimestamp(start_ms // 1000 - 1, UTC), zone, requests=4)
+    await days.open()
+    for place, at_ms in enumerate((start_ms - 1, start_ms, end_ms - 1, end_ms - 1, end_ms, end_ms, end_ms + 3 * 86_400_000)):
+        if (ahead_ms := at_ms - days.ledger.now_ms()) > 0:
+            days.clock.go_on(ahead_ms)
+        days.writes_late_ms = 1 if place == 3 else 0
+        await days.call(f"call-{place}")
+        if place < 5:
+            await days.settle(f"call-{place}", 10 + place)
+    return days
+
+
+def settled_by_day(reader: LedgerReader) -> dict[str, dict[str, int]]:
+    """What the accounts `campaign.day` hold."""
+    found: dict[str, dict[str, int]] = {}
+    for row in reader.query("SELECT account, settled FROM accounts WHERE account LIKE 'campaign|%|day %'"):
+        *_, quantity, window = str(row["account"]).split("|")
+        found.setdefault(window.split()[1], {})[quantity] = int(str(row["settled"]))
+    return found
+
+
+def used_by_day(usage: dict[str, object]) -> dict[str, dict[str, int]]:
+    groups = usage["groups"]
+    assert isinstance(groups, list)
+    return {group["day"]: {name: group.get("charge", {}).get(name, 0) for name in ("requests", "output_tokens")} for group in groups}
+
+
+@EACH_DAY
+async def test_usage_by_day_is_what_the_days_account_holds(tmp_path: Path, zone: str, end: datetime, hours: float) -> None:
+    days = await days_with_calls(tmp_path, zone, end, hours)
+    at_ms = days.ledger.now_ms()
+    await days.ledger.post(Expire(call_id="call-5", at_ms=at_ms, reason="lost"))
+    with LedgerReader(days.path) as reader:
+        number = reader.last_number("c")
+        before, held_before = reader.usage("day"), settled_by_day(reader)
+    assert used_by_day(before) == held_before
+    assert [(group["calls"], group["open"]) for group in before["groups"]] == [(1, 0), (3, 0), (2, 0), (1, 1)]  # type: ignore[attr-defined]
+    assert [amounts["output_tokens"] for amounts in held_before.values()] == [10, 11 + 12 + 13, 14 + 100, 0]
+    corrected = Usage(input_tokens=10, output_tokens=71), Amounts(requests=1, input_tokens=10, output_tokens=71)
+    await days.ledger.post(Adjust(call_id="call-2", at_ms=at_ms, usage=corrected[0], charge=corrected[1], reason="its record says so", evidence="a file"))
+    await days.ledger.post(Void(call_id="call-6", at_ms=at_ms, reason="never sent"))
+    with LedgerReader(days.path) as reader:
+        after, held_after = reader.usage("day", campaign="c", run="r"), settled_by_day(reader)
+        assert reader.usage("day", as_of=number) == before
+        assert (reader.usage("day", campaign="d")["groups"], reader.usage("day", run="s")["groups"]) == ([], [])
+    last = max(held_after)
+    assert held_after.pop(last) == {"requests": 0, "output_tokens": 0}, "a call that was not sent is no call of that day"
+    assert used_by_day(after) == held_after
+    assert after["zone"] == zone
+    await days.ledger.close()
+
+
+async def test_the_zone_is_the_policies_or_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    days = await days_with_calls(tmp_path, *LEAP[0])
+    of_its_own = POLICY.format(zone="Europe/Berlin", requests=1).replace("[campaign.day]", '[campaign.day]\ntimezone = "Europe/Paris"')
+    other = policy_from_text(of_its_own, "other.toml")
+    at_ms = days.ledger.now_ms()
+    await days.ledger.post(OpenCampaign(campaign="d", at_ms=at_ms, policy_name="other", policy=other.canonical, policy_hash=other.hash))
+    await days.ledger.post(OpenRun(campaign="d", run="r", at_ms=at_ms))
+    with LedgerReader(days.path) as reader:
+        assert reader.usage("day")["zone"] == "Asia/Shanghai", "a campaign without calls has no say"
+        assert [group["day"] for group in reader.usage("day", zone="UTC")["groups"]] == ["2026-10-02", "2026-10-03", "2026-10-06"]  # type: ignore[attr-defined]
+    reserve = days._reserve("call-d", (await days.call("call-c")))
+    await days.ledger.post(replace(reserve, campaign="d", accounts=()))
+    with LedgerReader(days.path) as reader:
+        with pytest.raises(ZoneUnclear, match=r"Asia/Shanghai \(campaign c\), Europe/Paris \(campaign d\)"):
+            reader.usage("day")
+        assert (reader.usage("day", campaign="d")["zone"], reader.usage("day", zone="UTC")["zone"]) == ("Europe/Paris", "UTC")
+        with pytest.raises(ZoneUnclear, match="there is no time zone 'Berlin'"):
+            reader.usage("day", zone="Berlin")
     await days.ledger.close()

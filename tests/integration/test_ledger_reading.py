@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from gateway.accounting.chain import link
-from gateway.accounting.commands import Settle
+from gateway.accounting.commands import Expire, Settle
 from gateway.errors import LedgerUnavailable, MixedLabels, NotFound
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
 from gateway.ledger.schema import migrations
 from gateway.ledger.sqlite import SqliteStore
-from tests.support.paper_books import open_campaign, open_run, reserve, settle
+from tests.support.paper_books import adjust, open_campaign, open_run, reserve, settle
 from tests.support.story import ACCOUNTS, STORY, write
 
 
@@ -334,3 +334,35 @@ def test_a_ledger_of_before_tool_calls_were_charged_is_migrated_and_still_fits(t
     with LedgerReader(path) as reader:
         assert reader.verify().fits
         assert {row["charged_tool_calls"] for row in reader.calls() if row["status"] != "reserved"} == {0}
+
+
+def ends(path: Path) -> dict[str, tuple[int, str]]:
+    with LedgerReader(path) as reader:
+        return {str(row["call_id"]): (row["ended_ms"], row["ended"]) for row in reader.query("SELECT * FROM calls")}  # type: ignore[misc]
+
+
+def test_a_corrected_call_ended_when_it_ended_also_in_a_ledger_of_before(tmp_path: Path):
+    path = tmp_path / "ledger.db"
+    again = [adjust("a", 32, at_ms=2_000), adjust("a", 33, at_ms=3_000), settle("b", 3, at_ms=1_500)]
+    lost = [Expire(call_id="c", at_ms=1_700, reason="process ended"), adjust("c", 9, at_ms=4_000)]
+    late = [Expire(call_id="d", at_ms=1_700, reason="process ended"), settle("d", 3, at_ms=1_900), adjust("d", 9, at_ms=4_000)]
+    made = [open_campaign(), open_run(), *(reserve(call, 80) for call in "abcde"), settle("a", 30, at_ms=1_000), *again, *lost, *late]
+    write(path, made)
+    right = {"a": (1_000, "1970-01-01T00:00:01.000Z"), "b": (1_500, "1970-01-01T00:00:01.500Z"), "c": (1_700, "1970-01-01T00:00:01.700Z")}
+    right |= {"d": (1_900, "1970-01-01T00:00:01.900Z"), "e": (None, None)}  # type: ignore[dict-item]
+    assert ends(path) == right
+    _, (_, second), *_ = migrations()
+    connection = sqlite3.connect(path)
+    connection.executescript(f"DROP VIEW calls; {second[second.index('CREATE VIEW calls AS') :]} PRAGMA user_version = 2")
+    connection.close()
+    assert ends(path)["a"][0] == 3_000
+    assert verified(path).fits, "it is read as it is"
+    store = SqliteStore(path)
+    store.migrate()
+    store.load()
+    store.close()
+    assert ends(path) == right
+    assert verified(path).fits
+    with LedgerReader(path) as reader:
+        last = max(int(str(row["closing_number"] or 0)) for row in reader.calls())
+        assert {row["call_id"]: row["ended_ms"] for row in reader.calls(as_of=last)} == {call: ended for call, (ended, _) in right.items()}

@@ -147,6 +147,30 @@ def test_usage_is_summed_by_each_kind_in_each_form(gateway: Gateway, house: Hous
         assert (row["calls"], row["calls_reported"], row["calls_unknown"]) == ("2", "1", "1")
 
 
+def test_usage_by_day_is_told_in_each_form_with_its_zone(gateway: Gateway, house: House) -> None:
+    berlin = (house.policies / "pilot.toml").read_text().replace("schema = 1", 'schema = 1\ntimezone = "Europe/Berlin"')
+    (house.policies / "berlin.toml").write_text(berlin)
+    opened(gateway, "r1", campaign="plain")
+    house.call("plain", "r1", "call-1", Usage(input_tokens=5, output_tokens=7))
+    without = gateway("usage", "--by", "day")
+    assert (without.exit_code, "--zone" in without.stderr, "no policy of these calls names the zone" in without.stderr) == (2, True, True)
+    assert gateway("campaign", "open", "c1", "--policy", "berlin").exit_code == 0
+    opened(gateway, "r2")
+    house.call("c1", "r2", "call-2", Usage(input_tokens=5, output_tokens=7))
+    asked, file = ("usage", "--by", "day", "--campaign", "c1"), ("--ledger", str(house.ledger_path))
+    told, read = (json.loads(gateway(*asked, "--json", *more).stdout) for more in ((), file))
+    assert told == read
+    assert (told["zone"], [group["charge"]["output_tokens"] for group in told["groups"]]) == ("Europe/Berlin", [7])
+    day = told["groups"][0]["day"]
+    table = gateway(*asked).stdout
+    assert table.splitlines()[0].split()[0] == "DAY" and table.splitlines()[1].split()[0] == day
+    assert "Days in Europe/Berlin" in table
+    header, line = (row.split(",") for row in gateway(*asked, "--zone", "UTC", "--format", "csv").stdout.splitlines())
+    assert (header[:3], line[1]) == (["day", "zone", "labels"], "UTC")
+    wrong = gateway(*asked, "--zone", "Berlin"), gateway(*asked, "--zone", "Berlin", *file)
+    assert [done.exit_code for done in wrong] == [2, 2] and all("no time zone 'Berlin'" in done.stderr for done in wrong)
+
+
 def test_usage_over_several_labels_is_refused_unless_it_is_asked_for(gateway: Gateway, house: House) -> None:
     opened(gateway, "r1", "--label", "engineering")
     opened(gateway, "r2", "--label", "production")

@@ -100,7 +100,8 @@ def test_a_gateway_that_does_not_answer_is_given_up_after_the_timeout(alone: Gat
     [
         ("run", "lst"),
         ("campaign", "open", "c1"),
-        ("usage", "--by", "day"),
+        ("usage", "--by", "week"),
+        ("usage", "--zone", "Europe/Berlin"),
         ("usage", "--format", "xml"),
         ("run", "close", "r1", "--outcome", "passed"),
         ("run", "close", "r1", "--outcome", "a=1", "--outcome", "a=2"),
