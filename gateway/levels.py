@@ -5,13 +5,12 @@ Rule: it is reckoned when it is asked for, so no call pays for it and what is cl
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from gateway.accounting.limit import Account
 from gateway.errors import ClockUncertain, LedgerUnavailable
@@ -36,7 +35,6 @@ CAMPAIGNS_MAX: Final = 50
 OTHER_CLASS: Final = "other"
 REASONS: Final = ("slot", "limit", "count", "halted", "home", "engine")
 _CLASSES: Final = frozenset(Class)
-_RECONCILED: Final = "SELECT body FROM journal WHERE call_id = '' AND kind = 'event' AND json_extract(body, '$.name') = 'reconciled' ORDER BY number"
 
 
 def waiting_reason(waiting: WaitingView) -> str:
@@ -103,10 +101,9 @@ class Levels:
 
     def remember(self, reader: LedgerReader) -> None:
         """What reconciliations put on record before this process began."""
-        for row in reader.query(_RECONCILED):
-            event = json.loads(str(row["body"]))
-            told = event["details"]
-            self.findings.note(event["campaign"], event.get("run", ""), told["classes"], told["unexplained"])
+        for event in reader.reconciliations():
+            told = cast("dict[str, Any]", event["details"])
+            self.findings.note(cast(str, event["campaign"]), cast(str, event.get("run", "")), told["classes"], told["unexplained"])
 
     def _committed(self, seconds: float, commands: int) -> None:
         self._metrics.commit.observe(seconds)

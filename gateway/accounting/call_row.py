@@ -5,6 +5,7 @@ The same step fills the table as entries are written, makes the table again as o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from gateway.accounting.tally import USAGE_COLUMNS, Content
@@ -78,7 +79,7 @@ def closing_row(content: Content) -> tuple[object, ...]:
     kind = cast(str, content["kind"])
     usage = cast("dict[str, int]", content.get("usage", {}))
     charge = cast("dict[str, int]", content.get("charge", {}))
-    flags = cast("list[str]", content.get("flags", ()))
+    flags = cast("Sequence[str]", content.get("flags", ()))
     return (
         STATUS[kind],
         content["at_ms"],

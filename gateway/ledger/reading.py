@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from gateway.accounting.call_row import COLUMNS, NOT_CLOSED, STATUS, closed, closing_row, opening_row
 from gateway.accounting.chain import decode
@@ -24,6 +25,9 @@ from gateway.ledger.explaining import explain
 from gateway.ledger.schema import open_for_reading
 from gateway.ledger.verify import Verification, verify
 from gateway.ledger.written import entries
+
+if TYPE_CHECKING:
+    import sqlite_utils
 
 Row = dict[str, object]
 
@@ -56,10 +60,7 @@ class LedgerReader:
 
     def __init__(self, path: str | Path) -> None:
         """Raises LedgerUnavailable where there is no ledger."""
-        import sqlite_utils  # here, not above: with what it brings along it weighs 20 MB, and a gateway of which nobody asks a report needs none of it
-
         self._connection = open_for_reading(ledger_path(path))
-        self._database = sqlite_utils.Database(self._connection)
 
     def __enter__(self) -> Self:
         return self
@@ -69,6 +70,12 @@ class LedgerReader:
 
     def close(self) -> None:
         self._connection.close()
+
+    @cached_property
+    def _database(self) -> sqlite_utils.Database:
+        import sqlite_utils  # here, not above: with what it brings along it weighs 20 MB, and a gateway of which nobody asks a report needs none of it
+
+        return sqlite_utils.Database(self._connection)
 
     def query(self, sql: str, **values: object) -> list[Row]:
         """Rows of any reading statement, as objects."""
@@ -105,6 +112,13 @@ class LedgerReader:
         kinds = "kind IN ('refuse', 'refusal_summary')"
         bodies = self._connection.execute(f"SELECT CAST(body AS BLOB) FROM journal WHERE {kinds} ORDER BY number DESC LIMIT ?", (most,))
         return [dict(decode(body)) for (body,) in bodies]
+
+    def reconciliations(self) -> Iterator[Content]:
+        """The events that put one on record, in order."""
+        bodies = self._connection.execute(
+            "SELECT CAST(body AS BLOB) FROM journal WHERE call_id = '' AND kind = 'event' AND json_extract(body, '$.name') = 'reconciled' ORDER BY number"
+        )
+        return (decode(body) for (body,) in bodies)
 
     def last_number(self, campaign: str) -> int:
         """Of the last entry of that campaign or of one of its runs; 0 where there is no such campaign."""
