@@ -28,6 +28,7 @@ class Measurement:
     """Share of the machine's CPUs that neither the load, the engine nor the target took."""
     values: dict[str, float] = field(default_factory=dict)
     problem: str = ""
+    round: int = 0
 
 
 def build(folder: Path) -> None:

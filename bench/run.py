@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from measuring import Measurement, build, measure, wait_for_no_streams
@@ -119,7 +119,7 @@ def measure_all(targets: list[Target], scenarios: list[Scenario], place: Place, 
                 for _ in range(chosen.tries):
                     wait_for_no_streams(place.engine_port)
                     wait_for_quiet(DISTURBED, chosen.wait)
-                    row = measure(target, scenario, place, engine_pid, chosen.seconds)
+                    row = replace(measure(target, scenario, place, engine_pid, chosen.seconds), round=number)
                     rows.append(row)
                     shown = " ".join(f"{key}={value:.4g}" for key, value in row.values.items())
                     print(f"{number + 1}/{chosen.rounds} {scenario.name:28} {target.name:17} others={row.others:.2f} {shown} {row.problem}", file=sys.stderr)

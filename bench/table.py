@@ -26,6 +26,19 @@ class Results:
         calm = [row for row in found if row.others <= self._disturbed] or sorted(found, key=lambda row: row.others)[:1]
         return statistics.median(row.values[key] for row in calm) if calm else None
 
+    def pairs(self, ours: str, other: str, scenario: str, key: str) -> list[tuple[float, float]]:
+        """Our figure and the other's, by round: a machine that is slow for a minute is so for both."""
+        by_round = [{row.target: row.values[key] for row in self._calm(scenario, key) if row.round == number} for number in {row.round for row in self.rows}]
+        return [(found[ours], found[other]) for found in by_round if ours in found and other in found] or self._apart(ours, other, scenario, key)
+
+    def _calm(self, scenario: str, key: str) -> list[Measurement]:
+        return [row for row in self.rows if row.scenario == scenario and key in row.values and row.others <= self._disturbed]
+
+    def _apart(self, ours: str, other: str, scenario: str, key: str) -> list[tuple[float, float]]:
+        """Where no round was calm for both."""
+        one, two = self.value(ours, scenario, key), self.value(other, scenario, key)
+        return [] if one is None or two is None else [(one, two)]
+
     def doubtful(self, target: str, scenario: str) -> bool:
         found = [row for row in self.rows if row.target == target and row.scenario == scenario]
         return bool(found) and (all(row.others > self._disturbed for row in found) or any(row.problem for row in found))
@@ -51,8 +64,8 @@ def ratios(results: Results) -> str:
     for scenario, figure in results.figures():
         if not figure.compared:
             continue
-        pairs = [(results.value(our, scenario, figure.key), results.value(other, scenario, figure.key)) for our in ours for other in others]
-        lines.append([f"{scenario}: {figure.title}", *("" if one is None or not other else f"{one / other:.3g}" for one, other in pairs)])
+        pairs = [results.pairs(our, other, scenario, figure.key) for our in ours for other in others]
+        lines.append([f"{scenario}: {figure.title}", *(f"{statistics.median(one / two for one, two in found):.3g}" if found else "" for found in pairs)])
     return _markdown(lines)
 
 
@@ -85,17 +98,21 @@ WANTED = (
 
 
 def verdicts(results: Results) -> str:
+    """Of the rounds the middle one decides: that in which the figure was so far from its bound."""
     lines = [["wanted", "of", "bound", "found", ""]]
     for wanted in WANTED:
         for our in (name for name in results.targets if name.startswith(OURS)):
-            found = results.value(our, wanted.scenario, wanted.key)
-            other = results.value(wanted.other, wanted.scenario, wanted.key) if wanted.other else 0.0
-            if found is None or other is None:
+            pairs = results.pairs(our, wanted.other or our, wanted.scenario, wanted.key)
+            if not pairs:
                 continue
-            bound = wanted.bound(other)
+            found, bound = _middle([(one, wanted.bound(two)) for one, two in pairs])
             held = found >= bound if wanted.more_is_better else found <= bound
             lines.append([f"{wanted.scenario}: {wanted.text}", our, _cell(bound), _cell(found), "held" if held else "MISSED"])
     return _markdown(lines)
+
+
+def _middle(rounds: list[tuple[float, float]]) -> tuple[float, float]:
+    return sorted(rounds, key=lambda pair: pair[0] / pair[1])[len(rounds) // 2]
 
 
 def problems(results: Results) -> str:
