@@ -51,7 +51,7 @@ def whole_number(body: Mapping[str, Any], name: str, least: int) -> int | None:
 
 def smallest_cap(body: Mapping[str, Any], names: Iterable[str]) -> int | None:
     """The smallest of all aliases; 0 counts as named, -1 as not named."""
-    found = [value for name in names if (value := whole_number(body, name, UNLIMITED)) is not None and value != UNLIMITED]
+    found = [value for name in names if name in body and (value := whole_number(body, name, UNLIMITED)) is not None and value != UNLIMITED]
     return min(found) if found else None
 
 

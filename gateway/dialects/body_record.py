@@ -37,12 +37,11 @@ def body_record(
     asked: dict[str, object] = {}
     fields: dict[str, object] = {}
     for name, span in (spans if spans is not None else field_spans(raw, body)).items():
-        key = ascii_name(name)
-        value = memoryview(raw)[slice(*span)]
-        if name in settings and len(value) <= SETTING_BYTES_MAX:
-            asked[key] = str(value, "utf-8", "backslashreplace")
+        begin, end = span
+        if name in settings and end - begin <= SETTING_BYTES_MAX:
+            asked[name] = raw[begin:end].decode("utf-8", "backslashreplace")
         else:
-            fields[key] = {"bytes": len(value), "sha256": digests.get(span) or hashlib.sha256(value).hexdigest()}
+            fields[ascii_name(name)] = {"bytes": end - begin, "sha256": digests.get(span) or hashlib.sha256(memoryview(raw)[begin:end]).hexdigest()}
     record: dict[str, object] = {
         "settings_asked": asked,
         "fields": fields,
@@ -68,8 +67,8 @@ def _sha256_of(value: object) -> str:
 
 def sent_record(forwarded: Mapping[str, Any], settings: Collection[str], sent: bytes, digest: str = "") -> dict[str, object]:
     """The same of the body as forwarded: settings as sent, size and digest (`digest` where it is known)."""
-    texts = {ascii_name(name): plain(compact(value)) for name, value in forwarded.items() if name in settings}
-    short = {name: text for name, text in texts.items() if len(text) <= SETTING_BYTES_MAX}
+    texts = ((name, plain(compact(value))) for name, value in forwarded.items() if name in settings)
+    short = {name: text for name, text in texts if len(text) <= SETTING_BYTES_MAX}
     return {"settings_sent": short, "sent_bytes": len(sent), "sent_sha256": digest or hashlib.sha256(sent).hexdigest()}
 
 
@@ -90,13 +89,15 @@ def bytes_by_role(messages: Sequence[object]) -> dict[str, int]:
     roles_bytes: dict[str, int] = {}
     for message in messages:
         if isinstance(message, dict):
-            given = message.get("role")
-            role = given if type(given) is str and given in _ROLES else _role_of_item(message.get("type"))
+            role = message.get("role")
+            if type(role) is str and role in _ROLES:
+                role_bytes = len(role)
+            else:
+                role, role_bytes = _role_of_item(message.get("type")), _bytes([role])
             if role not in held:
                 held[role], roles_bytes[role] = [], 0
             held[role] += message.values()
-            if "role" in message:
-                roles_bytes[role] += len(role) if role is given else _bytes([given])
+            roles_bytes[role] += role_bytes
     return {role: _bytes(values) - roles_bytes[role] for role, values in held.items()}
 
 

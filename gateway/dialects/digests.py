@@ -21,10 +21,15 @@ class Beginnings:
 
     def __init__(self, text: memoryview) -> None:
         self._text = text
-        self._hash = hashlib.sha256()
+        self._hash: Hash = hashlib.sha256()
         self._at = 0
         self.known: dict[int, str] = {}
         """Length -> digest."""
+
+    def skip(self, end: int, digest: str, behind: Hash) -> None:
+        """The beginning up to here was hashed before: `behind` is the hash behind it."""
+        self._hash, self._at = behind.copy(), end
+        self.known[end] = digest
 
     def ends_item(self, at: int) -> bool:
         """What stands here ends an item of a list."""
@@ -32,12 +37,20 @@ class Beginnings:
 
     def sha256(self, end: int) -> str:
         if end not in self.known:
-            if end < self._at:
-                self._hash, self._at = hashlib.sha256(), 0
-            self._hash.update(self._text[self._at : end])
-            self._at = end
+            self._go(end)
             self.known[end] = self._hash.hexdigest()
         return self.known[end]
+
+    def behind(self, end: int) -> Hash:
+        """The hash behind the beginning up to here."""
+        self._go(end)
+        return self._hash.copy()
+
+    def _go(self, end: int) -> None:
+        if end < self._at:
+            self._hash, self._at = hashlib.sha256(), 0
+        self._hash.update(self._text[self._at : end])
+        self._at = end
 
 
 class Continued:

@@ -26,6 +26,8 @@ def size(text: str) -> int:
 
 def sizes(texts: Sequence[str]) -> int:
     """Of all of them together. A text that was written as JSON before keeps its UTF-8: encoding it again is a copy."""
+    if all(map(str.isascii, texts)):
+        return sum(map(len, texts))
     try:
         return sum(map(len, map(str.encode, texts)))
     except UnicodeEncodeError:

@@ -51,12 +51,12 @@ class OpenAIChat:
             read = known.read + read_messages(list_of_objects({"messages": messages[known.messages :]}, "messages"), texts, allowed)
         unwritten = tools if known_tools is not None else []
         others = [compact(item) for item in (*tools, *functions)] if known_tools is None else []
-        others += [compact(value) for name in _RENDERED_FIELDS if (value := body.get(name)) is not None]
+        others += [compact(body[name]) for name in _RENDERED_FIELDS if name in body and body[name] is not None]
         return CallRequest(
             model=model,
             stream=stream,
             asked_output=smallest_cap(body, CAPS),
-            min_output=max((value for name in MINIMA if (value := whole_number(body, name, 0)) is not None), default=None),
+            min_output=max((value for name in MINIMA if name in body and (value := whole_number(body, name, 0)) is not None), default=None),
             choices=choices_of(body),
             prompts=1,
             usage_asked=stream and asked_usage,

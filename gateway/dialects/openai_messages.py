@@ -12,12 +12,14 @@ from gateway.dialects.body_fields import invalid, not_allowed
 from gateway.dialects.guard import guard_part
 from gateway.dialects.json_text import compact, sizes
 from gateway.dialects.known import MessagesRead
-from gateway.dialects.spelling import guard_spoken
+from gateway.dialects.spelling import SPOKEN, guard_spoken
 
 _KNOWN_PARTS: Final = frozenset(
     {"image_url", "input_image", "input_audio", "audio_url", "video_url", "input_video", "image", "audio", "video", "file", "input_file"}
 )
 _PICTURES: Final = frozenset({"image_url", "input_image", "image", "video_url", "input_video", "video"})
+
+_TEXT_ALONE: Final = {str}
 
 
 class LateTexts(Sequence[str]):
@@ -51,6 +53,9 @@ def read_messages(messages: Sequence[Mapping[str, Any]], texts: list[str], allow
     before = len(texts)
     pictures = calls = call_bytes = 0
     for message in messages:
+        if "role" in message and message.keys() <= SPOKEN and set(map(type, message.values())) == _TEXT_ALONE:
+            texts += message.values()  # most messages: all that follows would find nothing else
+            continue
         pictures += _read_message(message, texts, allowed)
         listed = message.get("tool_calls")
         if listed.__class__ is list and listed:

@@ -15,16 +15,15 @@ MINIMA: Final = ("min_tokens", "min_new_tokens", "min_completion_tokens", "min_l
 BUDGETS: Final = ("thinking_token_budget", "thinking_budget_tokens", "reasoning_budget_tokens", "thinking_budget", "reasoning_budget", "reasoning_tokens")
 OURS: Final = frozenset({"rid", "request_id", "response_fields", "sse_ping_interval", "n_cmpl", "best_of"})
 """Never forwarded: the gateway's own to set, or without meaning but to mislead the meter."""
+_LOWERED: Final = (*MINIMA, *BUDGETS)
 _NESTED: Final = (("reasoning", "max_tokens"), ("thinking", "budget_tokens"), ("chat_template_kwargs", "thinking_budget"))
 
 
 def lower(body: dict[str, Any], ceiling: int) -> None:
     """Minima and thinking budgets, also inside objects: these are copied before they are changed, for the body as received is read only."""
-    for name in (*MINIMA, *BUDGETS):
-        value = body.get(name)
-        if isinstance(value, int | float) and value > ceiling:
+    for name in _LOWERED:
+        if name in body and isinstance(value := body[name], int | float) and value > ceiling:
             body[name] = ceiling
     for name, inside in _NESTED:
-        value = body.get(name)
-        if isinstance(value, dict) and isinstance(value.get(inside), int | float) and value[inside] > ceiling:
+        if name in body and isinstance(value := body[name], dict) and isinstance(value.get(inside), int | float) and value[inside] > ceiling:
             body[name] = {**value, inside: ceiling}

@@ -67,6 +67,13 @@ class Received:
     def spans(self) -> Mapping[str, Span]:
         return self.written.spans if self.written is not None else field_spans(self.raw, self.value)
 
+    @property
+    def short_messages(self) -> bytes:
+        """Their list as it stands, where it is compact JSON and too short to be remembered by its digest; else nothing."""
+        if self.written is None or self.written.messages is not None or self.value.get("messages").__class__ is not list:
+            return b""
+        return self.raw[slice(*self.written.spans["messages"])]
+
     def forwarded(self, body: Mapping[str, Any]) -> tuple[bytes, int]:
         """`body` as JSON text, and where in it the messages stand as they were received (0: nowhere). What it shares with `value` is passed on as it came."""
         if self.written is None or not body:
@@ -134,7 +141,7 @@ def continued(raw: bytes, known: Sequence[Known]) -> tuple[dict[str, Any], Writt
     if begin < len(_MESSAGES) or len(raw) < LEAST_BYTES:
         return None
     beginnings = Beginnings(memoryview(raw)[begin:])
-    base = _longest(beginnings, known)
+    base = _longest(raw, begin, beginnings, known)
     if base is None:
         return None
     left_out = base.list_bytes - len(b"[")
@@ -151,7 +158,7 @@ def continued(raw: bytes, known: Sequence[Known]) -> tuple[dict[str, Any], Writt
         return None
     spans = {name: (first + (left_out if first > begin else 0), last + (left_out if last > begin else 0)) for name, (first, last) in how.spans.items()}
     value["messages"] = KnownMessages(base, value["messages"], partial(_parsed, raw, spans["messages"]))
-    if base.tools is not None and ("tools" not in spans or sha256(raw[slice(*spans["tools"])]).hexdigest() != base.tools.sha256):
+    if base.tools is not None and ("tools" not in spans or not _same_tools(raw, spans["tools"], base, base.tools.sha256)):
         base = replace(base, tools=None)
     return value, Written(spans=spans, messages=beginnings, known=base)
 
@@ -161,10 +168,27 @@ def _parsed(raw: bytes, span: Span) -> list[Any]:
     return found
 
 
-def _longest(messages: Beginnings, known: Sequence[Known]) -> Known | None:
-    """Of the conversations in `known`, shorter ones first, the longest that these messages continue."""
+def _longest(raw: bytes, begin: int, messages: Beginnings, known: Sequence[Known]) -> Known | None:
+    """Of the conversations in `known`, shorter ones first, the longest that the messages at `begin` continue."""
     found: Known | None = None
+    hashed: list[Known] = []
     for one in known:
-        if messages.ends_item(one.list_bytes) and messages.sha256(one.list_bytes) == one.sha256:
+        if not messages.ends_item(one.list_bytes):
+            continue
+        if one.text is None or one.text.messages is None:
+            hashed.append(one)
+        elif raw.startswith(one.text.messages, begin):
+            found = one
+    if found is not None and found.text is not None:
+        messages.skip(found.list_bytes, found.sha256, found.text.behind)
+    for one in hashed:
+        if (found is None or one.list_bytes > found.list_bytes) and messages.sha256(one.list_bytes) == one.sha256:
             found = one
     return found
+
+
+def _same_tools(raw: bytes, span: Span, base: Known, digest: str) -> bool:
+    first, last = span
+    if base.text is not None and base.text.tools is not None:
+        return last - first == len(base.text.tools) and raw.startswith(base.text.tools, first)
+    return sha256(memoryview(raw)[first:last]).hexdigest() == digest

@@ -38,9 +38,9 @@ class Report:
 def number(value: object, name: str) -> int | None:
     if value is None:
         return None
-    if isinstance(value, float) and value.is_integer():
+    if value.__class__ is float and value.is_integer():
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
+    if value.__class__ is not int:
         raise NotBelieved(f"{name}_not_a_number")
     if not 0 <= value <= LARGEST:
         raise NotBelieved(f"{name}_negative" if value < 0 else f"{name}_impossible")

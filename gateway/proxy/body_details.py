@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gateway.dialects.body_record import body_record, bytes_by_role, canonical_continued, canonical_sha256, conversation, plain, sent_record
 from gateway.dialects.digests import Continued
-from gateway.dialects.known import Known, KnownTools, whole
+from gateway.dialects.known import KeptText, Known, KnownTools, whole
 from gateway.dialects.received import Received
 from gateway.proxy.calls import Call
 from gateway.runs.growth import Growth
@@ -31,7 +31,7 @@ def body_details(call: Call, forwarded: Mapping[str, Any], growth: Growth) -> tu
         details["canonical_sha256"] = canonical
     messages = conversation(received.value)
     if messages is not None:
-        details["new_bytes"] = growth.new_bytes(call.run_key, call.identity.lane, messages)
+        details["new_bytes"] = growth.new_bytes(call.run_key, call.identity.lane, messages, short=received.short_messages)
     return sent, _with_stripped(call, details)
 
 
@@ -53,7 +53,7 @@ def _continued(call: Call, received: Received, forwarded: Mapping[str, Any], sen
     digest = hashes.sha256(raw[:begin], raw[end - 1 :])
     sent_digest = hashes.sha256(sent[:messages_at], memoryview(sent)[messages_at + size - 1 :]) if messages_at else ""
     new_bytes = growth.new_bytes(call.run_key, call.identity.lane, messages, text, size)
-    without_bracket = text.sha256(size - 1)
+    without_bracket, behind_text = text.sha256(size - 1), text.behind(size - 1)
     digests = {(0, len(raw)): digest, (begin, end): text.sha256(size)}
     tools = call.request.known_tools
     if tools is not None:
@@ -75,6 +75,7 @@ def _continued(call: Call, received: Received, forwarded: Mapping[str, Any], sen
     read = call.request.read
     as_received = call.request.body.get("messages") is received.value["messages"]
     if read is not None and as_received:
+        tools = tools or _tools_of(call, received, details)
         now = Known(
             messages=len(messages),
             list_bytes=size - 1,
@@ -84,7 +85,8 @@ def _continued(call: Call, received: Received, forwarded: Mapping[str, Any], sen
             by_role=by_role,
             written=hashes.behind,
             canonical=behind,
-            tools=tools or _tools_of(call, received, details),
+            tools=tools,
+            text=KeptText(raw[begin : end - 1], raw[slice(*spans["tools"])] if tools is not None else None, behind_text, len(raw)),
         )
         growth.learn(call.run_key, call.identity.lane, call.dialect.name, now, base)
     return details

@@ -1,6 +1,7 @@
 """How much of a conversation is new since the last call of its run and lane: agents send their whole context again each time.
 
-Remembered as one number a message and one digest of all, for a bounded number of conversations; nothing of their text is kept.
+Remembered as one number a message and one digest of all, for a bounded number of conversations. Of the bodies that may be continued the text is kept as well,
+in memory alone, up to a ceiling for all of them together.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 import orjson
 
 from gateway.dialects.digests import Beginnings
-from gateway.dialects.known import Known
+from gateway.dialects.known import KeptText, Known
 
 CONVERSATIONS_MAX: Final = 4_096
 """The one not heard of for longest is forgotten: its next call counts as new."""
@@ -23,6 +24,10 @@ MESSAGES_MAX: Final = 10_000
 KNOWN_LANES_MAX: Final = 1_024
 KNOWN_PER_LANE: Final = 4
 """An agent and its helpers speak in turns under one key."""
+KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of bodies whose text is kept. The oldest is let go first: what continues it is told by its hash."""
+KEPT_BODY_BYTES_MAX: Final = KEPT_BYTES_MAX // 16
+"""Of one of them: it should not drive out many others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +36,16 @@ class _Seen:
     """One a message."""
     list_bytes: int = 0
     """Of the messages as they were sent, without the bracket that ends their list."""
-    sha256: str = ""
-    """Of these bytes; empty: not known."""
+    digest: str | int = ""
+    """Of these bytes; of a short list one number, as of a message. Empty: not known."""
 
 
 class Growth:
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
         self._known: OrderedDict[tuple[str, str, str], tuple[Known, ...]] = OrderedDict()
+        self._kept: OrderedDict[KeptText, None] = OrderedDict()
+        self._kept_bytes = 0
 
     def known(self, run: str, lane: str, dialect: str) -> list[Known]:
         """What the next call may continue, shorter ones first."""
@@ -52,14 +59,33 @@ class Growth:
         self._known.move_to_end(key)
         if len(self._known) > KNOWN_LANES_MAX:
             self._known.popitem(last=False)
+        if base is not None and base.text is not None:
+            self._let_go(base.text)
+        if one.text is not None:
+            self._keep(one.text)
 
-    def new_bytes(self, run: str, lane: str, messages: Sequence[object], text: Beginnings | None = None, size: int = 0) -> int:
+    def _keep(self, text: KeptText) -> None:
+        if text.body_bytes > KEPT_BODY_BYTES_MAX:
+            text.let_go()
+            return
+        self._kept[text] = None
+        self._kept_bytes += text.body_bytes
+        while self._kept_bytes > KEPT_BYTES_MAX:
+            self._let_go(next(iter(self._kept)))
+
+    def _let_go(self, text: KeptText) -> None:
+        if text in self._kept:
+            del self._kept[text]
+            self._kept_bytes -= text.body_bytes
+            text.let_go()
+
+    def new_bytes(self, run: str, lane: str, messages: Sequence[object], text: Beginnings | None = None, size: int = 0, short: bytes = b"") -> int:
         """Bytes, as compact JSON, of the messages behind the longest beginning that this and the last call share.
 
-        `text` begins with the list of messages as it was sent, `size` bytes, if that is compact JSON.
+        `text` begins with the list of messages as it was sent, `size` bytes, if that is compact JSON; `short` is such a list that is too short for digests.
         """
         before = self._seen.get((run, lane), _NOTHING)
-        if text is not None and before.sha256 and text.ends_item(before.list_bytes) and text.known.get(before.list_bytes) == before.sha256:
+        if _continues(before, text, short):
             # Most calls: the last one's messages stand in this one, byte for byte, and only what follows needs a look.
             shared = len(before.marks)
             texts = [_text(message) for message in messages[shared:]]
@@ -72,6 +98,8 @@ class Growth:
             new = sum(map(len, texts[shared:]))
         if text is not None and len(messages) <= MESSAGES_MAX:
             self._seen[run, lane] = _Seen(marks, size - 1, text.sha256(size - 1))
+        elif short and len(messages) <= MESSAGES_MAX:
+            self._seen[run, lane] = _Seen(marks, len(short) - 1, hash(short[:-1]))
         else:
             self._seen[run, lane] = _Seen(marks[:MESSAGES_MAX])
         self._seen.move_to_end((run, lane))
@@ -81,6 +109,14 @@ class Growth:
 
 
 _NOTHING: Final = _Seen()
+
+
+def _continues(before: _Seen, text: Beginnings | None, short: bytes) -> bool:
+    """The last call's messages stand at the beginning, byte for byte."""
+    end = before.list_bytes
+    if text is not None:
+        return before.digest != "" and text.ends_item(end) and text.known.get(end) == before.digest
+    return 0 < end < len(short) and short[end] in b",]" and hash(short[:end]) == before.digest
 
 
 def _alike(before: tuple[int, ...], marks: tuple[int, ...]) -> int:

@@ -25,6 +25,7 @@ from gateway.proxy import body as reading
 from gateway.proxy.body import BodyBounds, BodyRefused, receive
 from gateway.proxy.body_details import body_details
 from gateway.proxy.calls import Call
+from gateway.runs import growth as growing
 from gateway.runs.growth import Growth
 from gateway.tokenizers.shape import shape_of
 
@@ -189,12 +190,13 @@ def plainly(growth: Growth, raw: bytes, own_model: str) -> tuple[Any, bytes, dic
     return request, sent, details
 
 
-@given(st.lists(STEP, min_size=1, max_size=6))
+@given(st.lists(STEP, min_size=1, max_size=6), st.sampled_from([0, 10**6]), st.sampled_from([0, 300, 10**6]))
 @settings(max_examples=100, deadline=None)
-def test_a_call_that_continues_another_is_read_and_recorded_as_if_nothing_were_known(steps: list[Any]) -> None:
+def test_a_call_that_continues_another_is_read_and_recorded_as_if_nothing_were_known(steps: list[Any], least_bytes: int, kept_bytes: int) -> None:
     knowing, unknowing = Growth(), Growth()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(received, "LEAST_BYTES", 0)
+        patch.setattr(received, "LEAST_BYTES", least_bytes)
+        patch.setattr(growing, "KEPT_BYTES_MAX", kept_bytes)
         for raw, step in zip(bodies(steps), steps, strict=True):
             own_model = "m" if step[-1] else "own"
             found, request, sent, details = asked(knowing, raw, own_model)
@@ -332,9 +334,32 @@ def test_speakers_in_turns_under_one_key_are_each_known(growth: Growth) -> None:
         assert found.known is not None and found.known.messages == 2
 
 
-def test_nothing_of_a_conversations_text_is_kept(growth: Growth) -> None:
-    asked(growth, write(said("a secret that is long enough to be found")), "m")
-    assert "secret" not in repr(growth.known("c/r", "l", CHAT.name)) + repr(vars(growth))
+def test_text_is_kept_for_the_newest_bodies_up_to_a_ceiling_and_hashes_tell_the_others(growth: Growth, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = said("a secret that is long enough to be found"), said("another, which is longer than the first one by some words")
+    monkeypatch.setattr(growing, "KEPT_BYTES_MAX", len(write(second)))
+    for body in (first, second):
+        asked(growth, write(body), "m")
+    held = {one.list_bytes: one.text for one in growth.known("c/r", "l", CHAT.name)}
+    assert [text is not None and text.messages is not None for text in held.values()] == [False, True] and len(growth._kept) == 1
+    for body in (first, second):
+        more = {**body, "messages": [*body["messages"], {"role": "user", "content": "more"}]}
+        found, *_, details = asked(growth, write(more), "m")
+        assert found.known is not None and found.known.messages == 1
+        assert details["fields"]["messages"]["sha256"] == hashlib.sha256(write(more["messages"])).hexdigest()  # type: ignore[index]
+
+
+def test_a_conversation_that_goes_on_holds_its_last_body_alone(growth: Growth) -> None:
+    for texts in ("a", "ab", "abc", "abc"):
+        asked(growth, raw := write(said(*texts)), "m")
+    assert growth._kept_bytes == len(raw) and len(growth._kept) == 1
+
+
+def test_of_a_body_that_would_drive_out_many_no_text_is_kept(growth: Growth, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing, "KEPT_BODY_BYTES_MAX", len(write(said("a"))) - 1)
+    asked(growth, write(said("a")), "m")
+    assert growth._kept_bytes == 0
+    found, *_ = asked(growth, write(said("a", "b")), "m")
+    assert found.known is not None and found.known.messages == 1
 
 
 def test_the_digests_are_those_of_the_bytes(growth: Growth) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gateway.runs import growth
 from gateway.runs.growth import Growth
 
@@ -45,3 +49,11 @@ def test_it_remembers_so_many_and_no_more(monkeypatch) -> None:  # type: ignore[
 
 def test_text_that_is_no_unicode_is_counted_too() -> None:
     assert Growth().new_bytes("c/r", "", said("\ud800")) > 0
+
+
+@given(st.lists(st.lists(st.sampled_from(["", "a", "b", "],[", "ü"]), max_size=4), max_size=6))
+def test_a_list_as_it_was_sent_tells_the_same_as_its_messages_one_by_one(talks: list[list[str]]) -> None:
+    knowing, unknowing = Growth(), Growth()
+    for talk in talks:
+        messages = said(*talk)
+        assert knowing.new_bytes("c/r", "", messages, short=orjson.dumps(messages)) == unknowing.new_bytes("c/r", "", messages)
