@@ -45,28 +45,24 @@ class LedgerClock:
             self._doubt = f"the system clock stands {last_entry_ms - system} ms behind the last entry"
 
     def now_ms(self) -> int:
-        return self._base_ms + self._boot_ms() - self._base_boot_ms
+        return self._ahead_ms + self._boot_ms()
 
     def drift_ms(self) -> int:
         """How far the system's clock is ahead."""
-        return self._system_ms() - self.now_ms()
+        return self._system_ms() - self._ahead_ms - self._boot_ms()
 
     def check(self) -> None:
         """Raises ClockUncertain, from the first doubt until `accept`."""
-        if not self._doubt:
-            drift = self.drift_ms()
-            if abs(drift - self._accepted_drift_ms) > DRIFT_MAX_MS:
-                self._doubt = f"the system clock is {abs(drift)} ms {'ahead of' if drift > 0 else 'behind'} the ledger's"
-        if self._doubt:
-            raise ClockUncertain(f"{self._doubt}: `gateway ledger clock --accept` when it is right")
+        if doubt := self.doubt:
+            raise ClockUncertain(f"{doubt}: `gateway ledger clock --accept` when it is right")
 
     @property
     def doubt(self) -> str:
         """Why nothing is admitted; empty where all is well."""
-        try:
-            self.check()
-        except ClockUncertain:
-            pass
+        if not self._doubt:
+            drift = self.drift_ms()
+            if abs(drift - self._accepted_drift_ms) > DRIFT_MAX_MS:
+                self._doubt = f"the system clock is {abs(drift)} ms {'ahead of' if drift > 0 else 'behind'} the ledger's"
         return self._doubt
 
     def accepted_ms(self, last_entry_ms: int) -> int:
@@ -81,5 +77,5 @@ class LedgerClock:
         return self.now_ms()
 
     def _run_from(self, now_ms: int) -> None:
-        self._base_ms = now_ms
-        self._base_boot_ms = self._boot_ms()
+        self._ahead_ms = now_ms - self._boot_ms()
+        """What is added to the time since the boot."""

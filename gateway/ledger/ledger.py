@@ -54,6 +54,7 @@ class Ledger:
     def __init__(self, store: Store, lock: LedgerLock, clock: LedgerClock, committer: Committer, space: FreeSpace) -> None:
         self.balances = Balances(store.balances())
         self.clock = clock
+        self.now_ms = clock.now_ms
         self._store = store
         self._lock = lock
         self._committer = committer
@@ -103,9 +104,6 @@ class Ledger:
             raise
 
     # -- asking
-
-    def now_ms(self) -> int:
-        return self.clock.now_ms()
 
     def admissible(self) -> None:
         """Raises LedgerUnavailable or ClockUncertain where nothing may be admitted now."""

@@ -177,13 +177,16 @@ class Metrics:
 class CallSums:
     """What calls of one operation, model and upstream add to, found with one look-up."""
 
-    __slots__ = ("_duration", "_values", "first_token", "input_tokens", "output_tokens", "per_token")
+    __slots__ = ("_duration", "_values", "charged_input", "charged_output", "first_token", "input_tokens", "output_tokens", "per_token", "waited")
 
     def __init__(self, metrics: Metrics, values: tuple[str, ...]) -> None:
+        model = values[GEN_AI.index("gen_ai_request_model")]
         self.input_tokens = metrics.token_usage.labels(*values, "input")
         self.output_tokens = metrics.token_usage.labels(*values, "output")
         self.first_token = metrics.first_token.labels(*values)
         self.per_token = metrics.per_token.labels(*values)
+        self.waited = metrics.waited.labels(model)
+        self.charged_input, self.charged_output = metrics.charged.labels(model, "input"), metrics.charged.labels(model, "output")
         self._duration, self._values = metrics.duration, values
 
     def duration(self, error: str) -> Spread:

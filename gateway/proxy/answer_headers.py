@@ -40,15 +40,14 @@ def left_headers(call: Call, admission: Admission, services: Services) -> Callab
     if not call.policy.agent.tell_agent:
         return dict
     numbers, telling = services.ledger.balances.numbers, call.identity.run.telling
-
-    def settled(key: str) -> int:
-        return numbers.get(key, NO_NUMBERS)[1]
-
-    own = [limit for limit in Limits.of(admission.limits).of_whole_run if limit.account.quantity in LEFT_HEADERS]
-    before = [(LEFT_HEADERS[limit.account.quantity], limit.account.key, max(0, limit.ceiling - settled(limit.account.key))) for limit in own]
+    before: list[tuple[str, str, int]] = []
+    for limit in Limits.of(admission.limits).of_whole_run:
+        name, key = LEFT_HEADERS.get(limit.account.quantity), limit.account.key
+        if name is not None:
+            before.append((name, key, max(0, limit.ceiling - numbers.get(key, NO_NUMBERS)[1])))
 
     def told() -> Mapping[str, str]:
-        return {name: str(telling.left(key, number, settled(key))) for name, key, number in before}
+        return {name: str(telling.left(key, number, numbers.get(key, NO_NUMBERS)[1])) for name, key, number in before}
 
     return told
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from gateway.accounting.commands import Settle, Void
-from gateway.logs import log
+from gateway.logs import log, tell
 from gateway.proxy.calls import Route
 from gateway.proxy.under_way import UnderWay
 from gateway.upstream.call import Refusal
@@ -35,18 +35,26 @@ def log_ended(reservation: UnderWay, command: Settle | Void) -> None:
     if admission.clamped_by is not None:
         fields["clamped_by"] = admission.clamped_by
     if isinstance(command, Void):
-        log.info("voided", extra={"fields": {**fields, "reason": command.reason}})
+        tell("voided", {**fields, "reason": command.reason})
         return
     usage, times = command.usage, command.details.get("times_ms")
-    fields |= {"outcome": str(command.outcome), "source": str(command.source), "status": reservation.status}
-    known = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "cached_tokens": usage.cached_tokens, "tool_calls": usage.tool_calls}
-    fields |= {name: value for name, value in known.items() if value is not None}
-    fields |= {"charged_input": command.charge.input_tokens, "charged_output": command.charge.output_tokens}
+    fields["outcome"], fields["source"], fields["status"] = str(command.outcome), str(command.source), reservation.status
+    if usage.input_tokens is not None:
+        fields["input_tokens"] = usage.input_tokens
+    if usage.output_tokens is not None:
+        fields["output_tokens"] = usage.output_tokens
+    if usage.cached_tokens is not None:
+        fields["cached_tokens"] = usage.cached_tokens
+    if usage.tool_calls is not None:
+        fields["tool_calls"] = usage.tool_calls
+    fields["charged_input"], fields["charged_output"] = command.charge.input_tokens, command.charge.output_tokens
     if isinstance(times, dict):
-        fields |= {f"{name}_ms": value for name, value in times.items() if name in ("first_byte", "end")}
+        for name, value in times.items():
+            if name in ("first_byte", "end"):
+                fields[f"{name}_ms"] = value
     if command.flags:
         fields["flags"] = list(command.flags)
-    log.info("settled", extra={"fields": fields})
+    tell("settled", fields)
 
 
 def log_refused(refusal: Refusal, route: Route, call_id: str) -> None:
@@ -62,4 +70,4 @@ def log_refused(refusal: Refusal, route: Route, call_id: str) -> None:
         fields["waited_ms"] = refusal.waited_ms
     if (limit := refusal.shortfall) is not None:
         fields |= {"limit": limit.name, "limit_ceiling": limit.ceiling, "limit_settled": limit.settled, "limit_reserved": limit.reserved, "asked": limit.asked}
-    log.info("refused", extra={"fields": fields})
+    tell("refused", fields)

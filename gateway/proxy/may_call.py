@@ -37,17 +37,24 @@ def refused_now(services: Services, identity: Identity, now_ms: int) -> Refusal 
         return Refusal(code="run_closed", final=True)
     if services.ledger.clock.doubt:
         return Refusal(code="clock", final=False)
+    return _run_refuses(services, identity, now_ms)
+
+
+def _run_refuses(services: Services, identity: Identity, now_ms: int | None = None) -> Refusal | None:
+    """The clock is asked where a deadline is all that needs it."""
     deadline = services.runs.deadline(identity)
-    if deadline is not None and deadline.passed(now_ms):
-        return Refusal(code=deadline.code, final=True, shortfall=deadline.shortfall(now_ms))
+    if deadline is not None:
+        now_ms = services.ledger.now_ms() if now_ms is None else now_ms
+        if deadline.passed(now_ms):
+            return Refusal(code=deadline.code, final=True, shortfall=deadline.shortfall(now_ms))
     if identity.campaign.policy.agent.require_preflight and not identity.run.preflighted:
         return Refusal(code="preflight_required", final=True)
     return None
 
 
 def check_in_time(services: Services, identity: Identity) -> None:
-    """Raises Refused: before a body is read."""
-    refusal = refused_now(services, identity, services.ledger.now_ms())
+    """Raises Refused: before a body is read, behind `check_open`."""
+    refusal = _run_refuses(services, identity)
     if refusal is not None:
         raise Refused(refusal)
 

@@ -40,7 +40,7 @@ def measured(reservation: UnderWay, terms: Terms, reading: Reading) -> None:
     sums.duration("" if terms.outcome in _WHOLE else terms.outcome).observe(reservation.engine_done_at - reservation.sent_at)
     _tokens(metrics, sums, model, terms)
     _pace(reservation, sums, terms)
-    metrics.waited.labels(model).observe(reservation.admission.waited_ms / 1000)
+    sums.waited.observe(reservation.admission.waited_ms / 1000)
     if reading.anomalies and any(anomaly.startswith("reader_choked") for anomaly in reading.anomalies):
         metrics.faults.labels(model).inc()
     if terms.flags:
@@ -78,8 +78,8 @@ def _tokens(metrics: Metrics, sums: CallSums, model: str, terms: Terms) -> None:
         metrics.tokens.labels(model, "cached", source).inc(usage.cached_tokens)
     if usage.reasoning_tokens:
         metrics.tokens.labels(model, "reasoning", source).inc(usage.reasoning_tokens)
-    metrics.charged.labels(model, "input").inc(terms.charge.input_tokens)
-    metrics.charged.labels(model, "output").inc(terms.charge.output_tokens)
+    sums.charged_input.inc(terms.charge.input_tokens)
+    sums.charged_output.inc(terms.charge.output_tokens)
 
 
 def _pace(reservation: UnderWay, sums: CallSums, terms: Terms) -> None:
