@@ -44,7 +44,8 @@ class Balances:
                 self._accounts[key] = account
                 of[key] = reserved, settled
             else:
-                of[key] = before[0] + reserved, before[1] + settled
+                was_reserved, was_settled = before
+                of[key] = was_reserved + reserved, was_settled + settled
         for watcher in self._watchers:
             watcher(applied)
 

@@ -85,7 +85,7 @@ def closing_row(content: Content) -> tuple[object, ...]:
         content["at_ms"],
         str(content["outcome"]) if "outcome" in content else None,
         str(content["source"]) if "source" in content else None,
-        *[usage.get(column) for column in USAGE_COLUMNS],
+        *map(usage.get, USAGE_COLUMNS),
         charge.get("requests", 0),
         charge.get("input_tokens", 0),
         charge.get("output_tokens", 0),

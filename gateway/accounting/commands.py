@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from gateway.accounting.entries import PostingLine, tuple_as
 from gateway.accounting.limit import Account, Shortfall
-from gateway.accounting.quantity import Amounts
+from gateway.accounting.quantity import Amounts, measures
 from gateway.accounting.usage import Outcome, Source, Usage
 from gateway.frozen import frozen
 
@@ -42,6 +43,13 @@ class Reserve:
     waited_ms: int = 0
     details: Details = field(default_factory=lambda: NO_DETAILS)
     """What stands on record of the body (contract part 5): settings asked and sent, digests, names of tools, bytes by role, session headers."""
+
+    lines: tuple[PostingLine, ...] = field(init=False, repr=False, compare=False)
+    """What it will post. Made once: balances, books and the entry ask for it."""
+
+    def __post_init__(self) -> None:
+        amount = measures(self.amounts)
+        object.__setattr__(self, "lines", tuple([tuple_as(PostingLine, (account, amount[account.quantity], 0)) for account in self.accounts]))
 
 
 @frozen

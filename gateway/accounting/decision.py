@@ -12,7 +12,7 @@ from typing import Final as Final_
 from typing import assert_never
 
 from gateway.accounting.limit import SCOPE_ORDER, Account, Balance, Limit, Limits, Shortfall
-from gateway.accounting.quantity import Quantity
+from gateway.accounting.quantity import Amounts, Quantity, measures
 from gateway.frozen import frozen
 
 
@@ -100,7 +100,6 @@ _TOTAL: Final_ = Quantity.TOTAL_TOKENS
 _CONCURRENT: Final_ = Quantity.CONCURRENT
 _TOOL_CALLS: Final_ = Quantity.TOOL_CALLS
 _RUNS: Final_ = Quantity.RUNS
-_QUANTITIES: Final_ = tuple(Quantity)
 _NOTHING: Final_ = (0, 0)
 
 
@@ -168,7 +167,7 @@ def unhindered(limits: Limits, balances: Mapping[str, tuple[int, int]], demand: 
     if demand.bound_lowered_want and not demand.exact:
         return None
     prompt, want = demand.prompt_tokens, demand.want
-    needs = {quantity: need(quantity, prompt, want) for quantity in _QUANTITIES}
+    needs = measures(Amounts(requests=1, input_tokens=prompt, output_tokens=want, tool_calls=1, concurrent=1))  # `need` of each
     for key, quantity, ceiling in limits.rows:
         reserved, settled = balances.get(key, _NOTHING)
         if ceiling - settled - reserved < needs[quantity] and needs[quantity]:

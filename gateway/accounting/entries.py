@@ -17,6 +17,10 @@ class PostingLine(NamedTuple):
     settled: int
 
 
+tuple_as = tuple.__new__
+"""Makes a named tuple at a third of the price: without a Python frame."""
+
+
 @frozen
 class LedgerEntry:
     """Added, never changed."""

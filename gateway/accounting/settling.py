@@ -204,14 +204,13 @@ def _outcome(reading: Reading, ending: Ending, source: Source, usage: Usage, hel
 def _credible(reading: Reading, held: Held) -> tuple[Reading, tuple[str, ...]]:
     """Negative numbers, or more than the context, discredit a report: then it is as if it were missing. A part larger than its whole is clamped."""
     usage = reading.usage
-    numbers = (
-        usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cache_write_tokens, usage.reasoning_tokens, usage.tool_calls, reading.running_output
-    )  # fmt: skip
+    input_tokens, output_tokens, running_output = usage.input_tokens or 0, usage.output_tokens or 0, reading.running_output or 0
+    parts = (usage.cached_tokens or 0, usage.cache_write_tokens or 0, usage.reasoning_tokens or 0, usage.tool_calls or 0)
     flags: list[str] = []
-    impossible = any(number is not None and number < 0 for number in numbers)
+    impossible = min(input_tokens, output_tokens, running_output, *parts) < 0
     if held.context_tokens is not None:
-        outputs = (usage.output_tokens or 0, reading.running_output or 0)
-        impossible = impossible or (usage.input_tokens or 0) > held.context_tokens * held.prompts or max(outputs) > held.context_tokens * held.choices
+        output = max(output_tokens, running_output)
+        impossible = impossible or input_tokens > held.context_tokens * held.prompts or output > held.context_tokens * held.choices
     if impossible:
         flags.append("report_discredited")
         blank = Usage(tool_calls=usage.tool_calls if usage.tool_calls is not None and usage.tool_calls >= 0 else None)

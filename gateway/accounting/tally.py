@@ -77,8 +77,8 @@ class RunTally:
         usage, charge = cast("dict[str, int]", content["usage"]), cast("dict[str, int]", content["charge"])
         call.source = str(content["source"])
         call.outcome = str(content.get("outcome", call.outcome))  # an adjustment changes numbers, not how the call ended
-        call.usage = tuple(usage.get(column) for column in USAGE_COLUMNS)
-        call.charge = tuple(charge.get(column, 0) for column in CHARGE_COLUMNS)
+        call.usage = tuple(map(usage.get, USAGE_COLUMNS))
+        call.charge = tuple([charge.get(column, 0) for column in CHARGE_COLUMNS])
 
     def _refuse(self, content: Content, at_ms: int, count: int) -> None:
         code = cast(str, content["code"])

@@ -10,6 +10,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from gateway.accounting.books import Books
 from gateway.accounting.call_row import CLOSING_COLUMNS, OPENING_COLUMNS, STATUS, closing_row, opening_row
@@ -179,10 +180,10 @@ class SqliteStore:
                     self._flush()
                 self._closed[entry.call_id] = (*closing_row(posting.content), entry.call_id)
         changes = self._changes
-        for account, reserved, settled in posting.lines:
-            change = changes.get(account.key)
+        for key, reserved, settled in cast("Sequence[tuple[str, int, int]]", posting.content.get("postings", ())):
+            change = changes.get(key)
             if change is None:
-                changes[account.key] = [reserved, settled]
+                changes[key] = [reserved, settled]
             else:
                 change[0] += reserved
                 change[1] += settled
