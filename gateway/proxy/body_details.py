@@ -25,13 +25,14 @@ def body_details(call: Call, forwarded: Mapping[str, Any], growth: Growth) -> tu
     if received.written is not None and received.written.messages is not None:
         return sent, _with_stripped(call, _continued(call, received, forwarded, sent, messages_at, growth))
     settings = call.dialect.settings
-    details = body_record(received.raw, received.value, settings, call.request.tool_names, received.spans())
+    messages = conversation(received.value)
+    new_bytes, by_role = growth.of_short(call.run_key, call.identity.lane, messages, received.short_messages) if messages is not None else (None, None)
+    details = body_record(received.raw, received.value, settings, call.request.tool_names, received.spans(), by_role=by_role)
     details |= sent_record(forwarded, settings, sent)
     if (canonical := canonical_sha256(received.value, plain=received.structure.plain)) is not None:
         details["canonical_sha256"] = canonical
-    messages = conversation(received.value)
-    if messages is not None:
-        details["new_bytes"] = growth.new_bytes(call.run_key, call.identity.lane, messages, short=received.short_messages)
+    if new_bytes is not None:
+        details["new_bytes"] = new_bytes
     return sent, _with_stripped(call, details)
 
 

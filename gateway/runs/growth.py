@@ -7,12 +7,13 @@ in memory alone, up to a ceiling for all of them together.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
 
+from gateway.dialects.body_record import bytes_by_role
 from gateway.dialects.digests import Beginnings
 from gateway.dialects.known import KeptText, Known
 
@@ -38,6 +39,8 @@ class _Seen:
     """Of the messages as they were sent, without the bracket that ends their list."""
     digest: str | int = ""
     """Of these bytes; of a short list one number, as of a message. Empty: not known."""
+    by_role: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of the texts of a short list."""
 
 
 class Growth:
@@ -79,44 +82,50 @@ class Growth:
             self._kept_bytes -= text.body_bytes
             text.let_go()
 
-    def new_bytes(self, run: str, lane: str, messages: Sequence[object], text: Beginnings | None = None, size: int = 0, short: bytes = b"") -> int:
+    def new_bytes(self, run: str, lane: str, messages: Sequence[object], text: Beginnings | None = None, size: int = 0) -> int:
         """Bytes, as compact JSON, of the messages behind the longest beginning that this and the last call share.
 
-        `text` begins with the list of messages as it was sent, `size` bytes, if that is compact JSON; `short` is such a list that is too short for digests.
+        `text` begins with the list of messages as it was sent, `size` bytes, if that is compact JSON.
         """
         before = self._seen.get((run, lane), _NOTHING)
-        if _continues(before, text, short):
-            # Most calls: the last one's messages stand in this one, byte for byte, and only what follows needs a look.
-            shared = len(before.marks)
-            texts = [_text(message) for message in messages[shared:]]
-            marks = before.marks + tuple(map(hash, texts)) if texts else before.marks
-            new = sum(map(len, texts))
-        else:
-            texts = [_text(message) for message in messages]
-            marks = tuple(map(hash, texts[:MESSAGES_MAX]))
-            shared = _alike(before.marks, marks)
-            new = sum(map(len, texts[shared:]))
-        if text is not None and len(messages) <= MESSAGES_MAX:
-            self._seen[run, lane] = _Seen(marks, size - 1, text.sha256(size - 1))
-        elif short and len(messages) <= MESSAGES_MAX:
-            self._seen[run, lane] = _Seen(marks, len(short) - 1, hash(short[:-1]))
-        else:
-            self._seen[run, lane] = _Seen(marks[:MESSAGES_MAX])
+        end = before.list_bytes
+        goes_on = text is not None and before.digest != "" and text.ends_item(end) and text.known.get(end) == before.digest
+        new, marks = _compared(before, messages, goes_on)
+        seen = _Seen(marks, size - 1, text.sha256(size - 1)) if text is not None and len(messages) <= MESSAGES_MAX else _Seen(marks[:MESSAGES_MAX])
+        self._remember(run, lane, seen)
+        return new
+
+    def of_short(self, run: str, lane: str, messages: Sequence[object], text: bytes) -> tuple[int, Mapping[str, int]]:
+        """The same of a list that is too short for digests, and the bytes of its texts by role. `text`: the list as it was sent, if that is compact JSON."""
+        before = self._seen.get((run, lane), _NOTHING)
+        end = before.list_bytes
+        goes_on = 0 < end < len(text) and text[end] in b",]" and hash(text[:end]) == before.digest
+        new, marks = _compared(before, messages, goes_on)
+        by_role = bytes_by_role(messages[len(before.marks) :] if goes_on else messages)
+        if goes_on:
+            by_role = {role: before.by_role.get(role, 0) + by_role.get(role, 0) for role in (*before.by_role, *by_role)}
+        seen = _Seen(marks, len(text) - 1, hash(text[:-1]), by_role) if text and len(messages) <= MESSAGES_MAX else _Seen(marks[:MESSAGES_MAX])
+        self._remember(run, lane, seen)
+        return new, by_role
+
+    def _remember(self, run: str, lane: str, seen: _Seen) -> None:
+        self._seen[run, lane] = seen
         self._seen.move_to_end((run, lane))
         if len(self._seen) > CONVERSATIONS_MAX:
             self._seen.popitem(last=False)
-        return new
 
 
 _NOTHING: Final = _Seen()
 
 
-def _continues(before: _Seen, text: Beginnings | None, short: bytes) -> bool:
-    """The last call's messages stand at the beginning, byte for byte."""
-    end = before.list_bytes
-    if text is not None:
-        return before.digest != "" and text.ends_item(end) and text.known.get(end) == before.digest
-    return 0 < end < len(short) and short[end] in b",]" and hash(short[:end]) == before.digest
+def _compared(before: _Seen, messages: Sequence[object], goes_on: bool) -> tuple[int, tuple[int, ...]]:
+    """New bytes, and the marks of all. `goes_on`: most calls; the last one's messages stand in this one, byte for byte, and only what follows needs a look."""
+    if goes_on:
+        texts = [_text(message) for message in messages[len(before.marks) :]]
+        return sum(map(len, texts)), before.marks + tuple(map(hash, texts)) if texts else before.marks
+    texts = [_text(message) for message in messages]
+    marks = tuple(map(hash, texts[:MESSAGES_MAX]))
+    return sum(map(len, texts[_alike(before.marks, marks) :])), marks
 
 
 def _alike(before: tuple[int, ...], marks: tuple[int, ...]) -> int:

@@ -6,6 +6,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.dialects.body_record import bytes_by_role
 from gateway.runs import growth
 from gateway.runs.growth import Growth
 
@@ -56,4 +57,5 @@ def test_a_list_as_it_was_sent_tells_the_same_as_its_messages_one_by_one(talks: 
     knowing, unknowing = Growth(), Growth()
     for talk in talks:
         messages = said(*talk)
-        assert knowing.new_bytes("c/r", "", messages, short=orjson.dumps(messages)) == unknowing.new_bytes("c/r", "", messages)
+        expected = unknowing.new_bytes("c/r", "", messages), bytes_by_role(messages)
+        assert knowing.of_short("c/r", "", messages, orjson.dumps(messages)) == expected
