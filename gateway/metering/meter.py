@@ -30,17 +30,10 @@ class Meter:
         self._anomalies: list[str] = []
         self._ended_early = False
         self.streams = not isinstance(framer, BodyFramer)
-
-    def frames(self, data: bytes) -> list[Frame]:
-        """What `data` completes, to be given to `see` one by one, in order: until then the reading knows nothing of it. Raises BadAnswer."""
-        if self._decoder is None:
-            return self._framer.feed(data)
-        return [frame for frames in self.in_steps(data) for frame in frames]
-
-    @property
-    def grows(self) -> bool:
+        self.grows = decoder is not None
         """The answer is compressed: what comes is less than what it becomes."""
-        return self._decoder is not None
+        self.frames = framer.feed
+        """Where it does not grow: what a piece completes, to be given to `see` one by one, in order. The reading knows of it from then on. Raises BadAnswer."""
 
     def in_steps(self, data: bytes) -> Iterator[list[Frame]]:
         """`frames`, a step at a time where it grows: what a small piece becomes is dealt with before more is made of it. Raises BadAnswer."""
@@ -58,8 +51,8 @@ class Meter:
         return self._framer.end()
 
     def feed(self, data: bytes) -> list[Marked]:
-        """`frames`, seen. Raises BadAnswer."""
-        return [(frame, self.see(frame)) for frame in self.frames(data)]
+        """What `data` completes, seen. Raises BadAnswer."""
+        return [(frame, self.see(frame)) for frames in self.in_steps(data) for frame in frames]
 
     def end(self) -> list[Marked]:
         return [(frame, self.see(frame)) for frame in self.last_frames()]
@@ -107,6 +100,15 @@ class Meter:
         except Exception as error:
             self._choked(error)
             return 0
+
+    def passed(self, tokens: int, delivered_bytes: float) -> bool:
+        """The engine's running total is above `tokens`; where it gives none, so many bytes were delivered, and more. Asked at every event."""
+        try:
+            running = self._reader.running_output()
+            return self._reader.delivered_bytes() > delivered_bytes if running is None else running > tokens
+        except Exception as error:
+            self._choked(error)
+            return self.delivered_bytes() > delivered_bytes
 
     def delivered_text(self) -> str:
         """For a count of our own."""

@@ -5,6 +5,7 @@ The rule: what is remembered is what would be resolved now: of the same policy o
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,11 +23,8 @@ class _Resolved:
     policy: Policy
     origins: Origins
     from_ms: int
-    until_ms: int | None
+    until_ms: int
     limits: Limits
-
-    def holds(self, now_ms: int) -> bool:
-        return self.from_ms <= now_ms and (self.until_ms is None or now_ms < self.until_ms)
 
 
 class Remembered:
@@ -38,10 +36,10 @@ class Remembered:
     def limits(self, policy: Policy, *, campaign: str, run: str, lane: str, model: str, now_ms: int, origins: Origins = NO_ORIGINS) -> Limits:
         names = (campaign, run, lane, model)
         found = self._limits.get(names)
-        if found is not None and found.policy is policy and found.origins is origins and found.holds(now_ms):
+        if found is not None and found.policy is policy and found.origins is origins and found.from_ms <= now_ms < found.until_ms:
             return found.limits
         limits = Limits(resolve_limits(policy, self._gateway_limits, campaign=campaign, run=run, lane=lane, model=model, now_ms=now_ms, origins=origins))
-        until_ms = min((limit.window_end_ms for limit in limits if limit.window_end_ms is not None), default=None)
+        until_ms = min((limit.window_end_ms for limit in limits if limit.window_end_ms is not None), default=sys.maxsize)
         if len(self._limits) >= REMEMBERED_MAX:
             self._limits.clear()
         self._limits[names] = _Resolved(policy, origins, now_ms, until_ms, limits)

@@ -101,6 +101,8 @@ class Call:
 
     @property
     def minimum_output(self) -> int:
+        if len(self.upstreams) == 1:
+            return self.upstream.engine.minimum_output
         return max(upstream.engine.minimum_output for upstream in self.upstreams)
 
     @property
@@ -109,7 +111,7 @@ class Call:
 
     @property
     def path(self) -> str:
-        return self.engine.paths[self.dialect.name]
+        return self.upstream.engine.paths[self.dialect.name]
 
     @property
     def forwarded_headers(self) -> Mapping[str, str]:
@@ -142,8 +144,9 @@ def find_route(request: web.BaseRequest, services: Services) -> Route:
     identity = services.runs.identify(secret) if secret is not None else None
     if identity is None:
         raise Unauthorized
-    path = plain_path(request.raw_path)
-    asked = (request.method, path or "")
+    asked = (request.method, request.raw_path)
+    if asked not in FAMILIES:  # whose paths are plain
+        asked = (request.method, plain_path(request.raw_path) or "")
     if asked in TOLD and identity.campaign.policy.agent.tell_agent:
         return Route(identity=identity, api=TOLD[asked])
     declared = identity.campaign.policy.apis
@@ -171,14 +174,20 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     kept, stripped = strip(received.value, dialect.name, policy.guard.stripped, policy.guard.allowed)
     ruled = apply(kept, policy.body)
     allowed = Allowed(policy.guard.allowed, bounds.max_inline_bytes)
-    asked = _named(dialect.read_request(ruled, allowed, received.known_of(ruled)), services, identity)
+    asked = dialect.read_request(ruled, allowed, received.known_of(ruled))
+    if not asked.model:
+        asked = _named(asked, services, identity)
     upstreams = serving(services, policy, identity.lane, asked, dialect.name)
     model = policy.models[asked.model]
     route.model = asked.model
     counter = counter_of(services, upstreams, asked.model, model)
     if (asked.pictures or not _has_measure(counter, asked)) and _input_is_capped(services, identity, model, asked.model):
         _check_countable(counter, model, asked)
-    bound, exact = await _bound(counter, asked)
+    try:
+        await counter.ready(asked)
+        bound, exact = counter.bound(asked)
+    except CannotCount as error:
+        raise not_countable(error) from None
     return Call(
         call_id=call_id,
         identity=identity,
@@ -203,9 +212,8 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
 
 def _named(request: CallRequest, services: Services, identity: Identity) -> CallRequest:
     """Formats of servers with one model may leave its name out: then it is the only one."""
-    if request.model or len(models := declared_models(services, identity)) != 1:
-        return request
-    return replace(request, model=models[0])
+    models = declared_models(services, identity)
+    return replace(request, model=models[0]) if len(models) == 1 else request
 
 
 def _has_measure(counter: Counter, request: CallRequest) -> bool:
@@ -226,14 +234,6 @@ def _check_countable(counter: Counter, model: ModelPolicy, request: CallRequest)
         raise BodyError("not_allowed", f"Pictures are not allowed here: `{key}` of the policy would allow them.", "messages", key)
     if not _has_measure(counter, request):
         raise Refused(Refusal(code="engine_unavailable", final=False))
-
-
-async def _bound(counter: Counter, request: CallRequest) -> tuple[int, bool]:
-    try:
-        await counter.ready(request)
-        return counter.bound(request)
-    except CannotCount as error:
-        raise not_countable(error) from None
 
 
 def not_countable(error: Exception) -> Refused:

@@ -46,33 +46,28 @@ class CeilingWatch:
         self._count = count
         self._sizes = sizes
         self._key = (upstream, model)
-        self._events = 0
+        self.events = 0
+        """With content, so far: counted by who passes them on."""
         self._next_events = ceiling
         self._next_bytes = ceiling
         self._single_bytes = sizes.single_token_bytes(upstream, model)
 
-    def content(self) -> None:
-        self._events += 1
-
     def suspects(self) -> bool:
         """`check` has something to do."""
-        running = self._meter.running_output()
-        if running is not None:
-            return running > self._ceiling
-        if self._events > self._next_events:
-            return True
-        delivered_bytes = self._meter.delivered_bytes()
-        return delivered_bytes > self._next_bytes and delivered_bytes > self._events * self._single_bytes
+        if self.events > self._next_events:
+            running = self._meter.running_output()
+            return running is None or running > self._ceiling
+        return self._meter.passed(self._ceiling, max(self._next_bytes, self.events * self._single_bytes))
 
     def near(self, more_bytes: int, more_events: int) -> bool:
         """`suspects` may come to be true within so much more, envelopes included."""
         running = self._meter.running_output()
         if running is not None:
             return running + more_bytes > self._ceiling
-        if self._events + more_events > self._next_events:
+        if self.events + more_events > self._next_events:
             return True
         delivered_bytes = self._meter.delivered_bytes() + more_bytes
-        return delivered_bytes > self._next_bytes and delivered_bytes > self._events * self._single_bytes
+        return delivered_bytes > self._next_bytes and delivered_bytes > self.events * self._single_bytes
 
     async def check(self) -> None:
         """Raises CapIgnored."""
@@ -81,16 +76,16 @@ class CeilingWatch:
         if self._meter.running_output() is not None:
             raise CapIgnored
         counted = await self._count(self._meter.delivered_text().replace(NO_CHARACTER, ""))
-        single = counted.tokens <= self._events * (OWN_SINGLE if counted.own else FOREIGN_SINGLE)
-        if counted.tokens > self._ceiling and (counted.own or not single or self._events > self._ceiling):
+        single = counted.tokens <= self.events * (OWN_SINGLE if counted.own else FOREIGN_SINGLE)
+        if counted.tokens > self._ceiling and (counted.own or not single or self.events > self._ceiling):
             raise CapIgnored
         self._counted(counted.tokens, single=single)
 
     def _counted(self, tokens: int, *, single: bool) -> None:
-        delivered_bytes, events = self._meter.delivered_bytes(), max(1, self._events)
+        delivered_bytes, events = self._meter.delivered_bytes(), max(1, self.events)
         self._sizes.learn(*self._key, seen_bytes=delivered_bytes, events=events, single=single)
         known = self._sizes.single_token_bytes(*self._key)
         self._single_bytes = max(known, delivered_bytes / events * LARGER) if single else 0.0
         room = max(0, self._ceiling - tokens)
-        self._next_events = max(self._ceiling, self._events + room)
+        self._next_events = max(self._ceiling, self.events + room)
         self._next_bytes = delivered_bytes + room

@@ -34,6 +34,8 @@ def parse(value: str) -> tuple[str, int]:
 
 
 _NAME, _NUMBER = parse(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else ("", 0)
+ARMED = bool(_NAME)
+"""For places that are passed with every event: asked there, it saves the call."""
 _passed = count(1)
 
 

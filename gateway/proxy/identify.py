@@ -15,7 +15,9 @@ def presented_key(headers: Headers) -> str | None:
     """The one key that the headers name; None where there is none, or where two name different keys."""
     found: set[str] = set()
     for name in KEY_HEADERS:
-        for value in headers.getall(name, ()):
+        if name not in headers:
+            continue
+        for value in headers.getall(name):
             found.add(_bearer(value) if name == "authorization" else value.strip())
     found.discard("")
     return found.pop() if len(found) == 1 else None
@@ -43,6 +45,6 @@ def session_headers(headers: Headers) -> dict[str, str]:
     """What the agent said of its session, bounded; recorded, never believed."""
     found = {}
     for name, most in SESSION_HEADERS.items():
-        if (value := headers.get(name)) is not None:
-            found[name] = value.encode("utf-8", "backslashreplace").decode()[:most]
+        if name in headers:
+            found[name] = headers[name].encode("utf-8", "backslashreplace").decode()[:most]
     return found

@@ -15,7 +15,7 @@ from gateway.metering.meter import Meter
 from gateway.metering.reader import Mark
 from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.ceiling_watch import CeilingWatch
-from gateway.proxy.fault_points import reach
+from gateway.proxy.fault_points import ARMED, reach
 from gateway.upstream.answer import Answer
 
 AFTER_TERMINAL_S = 1.0
@@ -23,6 +23,7 @@ AFTER_TERMINAL_S = 1.0
 
 _ENDS = Mark.TERMINAL | Mark.ERROR
 _CONTENT = Mark.CONTENT
+_PASS = Mark.PASS
 _EVENT = FrameKind.EVENT
 
 
@@ -31,6 +32,7 @@ class Relay:
 
     def __init__(self, meter: Meter, agent: AgentSide, watch: CeilingWatch) -> None:
         self._meter = meter
+        self._frames, self._see, self._streams, self._grows = meter.frames, meter.see, meter.streams, meter.grows
         self._agent = agent
         self._watch = watch
         self._unseen: list[Frame] = []
@@ -50,27 +52,34 @@ class Relay:
 
     async def carry(self, answer: Answer) -> None:
         """To the end of the body, or one second past the terminal event. Raises EngineFailure, BadAnswer, CapIgnored."""
-        try:
-            async with asyncio.timeout(None) as limit:
-                async for chunk in answer.chunks(self._at_once):
-                    left, self._left = self._left, None
-                    if left is None:
-                        await self._in_steps(chunk)
-                    else:
-                        await self._pass(left)
-                        await self._pass_unseen()
-                    if self.terminal and limit.when() is None and self._meter.streams:
-                        limit.reschedule(asyncio.get_running_loop().time() + AFTER_TERMINAL_S)
-        except TimeoutError:
-            return  # the terminal event is here; the engine just does not end its body
+        if self._streams:
+            try:
+                async with asyncio.timeout(None) as limit:
+                    await self._read(answer, limit)
+            except TimeoutError:
+                return  # the terminal event is here; the engine just does not end its body
+        else:
+            await self._read(answer, None)
         await self._pass(self._sorted(self._meter.last_frames()))
+
+    async def _read(self, answer: Answer, limit: asyncio.Timeout | None) -> None:
+        async for chunk in answer.chunks(self._at_once):
+            left, self._left = self._left, None
+            if left is None:
+                await self._in_steps(chunk)
+            else:
+                await self._pass(left)
+                await self._pass_unseen()
+            if limit is not None and self.terminal and limit.when() is None:
+                limit.reschedule(asyncio.get_running_loop().time() + AFTER_TERMINAL_S)
 
     async def _in_steps(self, chunk: bytes) -> None:
         """A small piece of a compressed answer can become a million events: others have their turn between them."""
         for frames in self._meter.in_steps(chunk):
-            await self._pass(self._sorted(frames))
-            await self._pass_unseen()
-            if self._meter.grows:
+            if frames:
+                await self._pass(self._sorted(frames))
+                await self._pass_unseen()
+            if self._grows:
                 await asyncio.sleep(0)
 
     async def _pass_unseen(self) -> None:
@@ -79,20 +88,33 @@ class Relay:
 
     def _at_once(self, chunk: bytes) -> bool:
         """Nearly every event of a stream: there is nothing to wait for, so no task is woken. All else is left to `carry`."""
-        if self._meter.grows:
+        if self._grows:
             return False
-        passing = self._sorted(self._meter.frames(chunk))
+        frames = self._frames(chunk)
+        if len(frames) != 1 or not self._streams or self.terminal:
+            passing = self._sorted(frames)
+        else:
+            frame = frames[0]
+            mark = self._see(frame)
+            if mark is _CONTENT and frame.kind is _EVENT:  # nearly all that an engine sends
+                self._content = True
+                self._watch.events += 1
+                passing = frame.raw
+            else:
+                passing = self._sort(frame, mark, bytearray())
         if passing and (self._before or not self._agent.write_at_once(passing)):
             self._left = passing
             return False
         if passing:
             self.passed = True
-            reach("mid_stream")
+            if ARMED:
+                reach("mid_stream")
         if self.terminal or (self._content and self._watch.suspects()):
             self._left = b""
             return False
         if self._content:
-            self._agent.saw_content()
+            if self._agent.first_content_at is None:
+                self._agent.saw_content()
             self._content = False
         return True
 
@@ -112,23 +134,15 @@ class Relay:
 
     def _sorted(self, frames: list[Frame]) -> bytes | bytearray:
         """What may go out now; the rest is held. Notes what the events mean. Ends behind an event with which the engine may have passed its ceiling."""
-        streams, see = self._meter.streams, self._meter.see
+        streams, see = self._streams, self._see
         self._unseen = []
-        if len(frames) == 1 and streams and not self.terminal:
-            frame = frames[0]
-            mark = see(frame)
-            if mark is _CONTENT and frame.kind is _EVENT:  # nearly all that an engine sends
-                self._content = True
-                self._watch.content()
-                return frame.raw
-            return self._sort(frame, mark, bytearray())
         passing = bytearray()
         careful = streams and self._watch.near(sum([len(frame.raw) for frame in frames]), len(frames))
         for number, frame in enumerate(frames, 1):
             mark = see(frame)
             if mark is _CONTENT and frame.kind is _EVENT and streams and not self.terminal:
                 self._content = True
-                self._watch.content()
+                self._watch.events += 1
                 passing += frame.raw
             else:
                 self._sort(frame, mark, passing)
@@ -138,17 +152,19 @@ class Relay:
         return passing
 
     def _sort(self, frame: Frame, mark: Mark, passing: bytearray) -> bytearray:
-        streams = self._meter.streams
         if frame.kind is FrameKind.UNFINISHED:
             self.unfinished += frame.raw
             return passing
-        if mark & Mark.CONTENT:
-            self._content = True
-            self._watch.content()
-        if mark & _ENDS or not (streams or frame.kind is FrameKind.PIECE):
+        if not (self._streams or frame.kind is FrameKind.PIECE):
             self._ended()
-        if mark & Mark.HIDE:
-            return passing
+        if mark is not _PASS:  # to look at a flag takes longer than all else here
+            if mark & _CONTENT:
+                self._content = True
+                self._watch.events += 1
+            if mark & _ENDS:
+                self._ended()
+            if mark & Mark.HIDE:
+                return passing
         if frame.kind is FrameKind.PIECE:
             passing += frame.raw  # too large to hold: all but its last byte goes out
         elif self.terminal:

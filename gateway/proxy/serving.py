@@ -54,19 +54,24 @@ def counter_of(services: Services, upstreams: Serving, name: str, model: ModelPo
 
 
 def context_of(services: Services, upstreams: Serving, model: ModelPolicy) -> int | None:
-    sizes = (model.context_tokens, *(services.engines.context(each.name) for each in upstreams))
-    return min((size for size in sizes if size is not None), default=None)
+    smallest = model.context_tokens
+    for each in upstreams:
+        size = services.engines.context(each.name)
+        if size is not None and (smallest is None or size < smallest):
+            smallest = size
+    return smallest
 
 
 def facts_of(services: Services, identity: Identity, upstream: Upstream, dialect: str, model: str) -> ForwardFacts:
     engine, policy = upstream.engine, identity.campaign.policy
+    allowed = policy.guard.allowed_fields
     pinned = engine.pin_fields
     if engine.salts(dialect) and (salt := cache_salt(services.cache_secret, policy.cache_sharing, identity.campaign.campaign, identity.run.run)):
         pinned = {**pinned, engine.salt_field: f'"{salt}"'}
     return ForwardFacts(
         model=services.settings.upstreams[upstream.name].models[model],
         cap_name=engine.cap_names.get(dialect, ""),
-        strip_fields=engine.strip_fields - policy.guard.allowed_fields,
+        strip_fields=engine.strip_fields - allowed if allowed else engine.strip_fields,
         pin_fields=pinned,
         asks_usage=engine.asks_usage,
         request_id_field=engine.request_id_field,

@@ -14,6 +14,7 @@ from gateway.accounting.quantity import Amounts
 from gateway.accounting.settling import ChargeRules, Held, OwnCount, Terms, needs_own_count, settle_terms
 from gateway.accounting.usage import UNKNOWN_USAGE, MeterSource, Outcome, Reading, Source
 from gateway.errors import CommandRejected, LedgerUnavailable
+from gateway.ledger.state import RunStanding
 from gateway.logs import log
 from gateway.proxy.call_log import log_ended
 from gateway.proxy.counted_late import counts_late, held_late, with_input
@@ -152,7 +153,8 @@ def _over(reservation: UnderWay, command: Settle | Void) -> None:
     reservation.handle.end()
     tell_engines(reservation)
     services.gate.free(reservation.admission.upstream)
-    services.runs.receipt_due(call.identity.campaign.campaign, call.identity.run.run)
+    if call.identity.run.state is not RunStanding.OPEN:
+        services.runs.receipt_due(call.identity.campaign.campaign, call.identity.run.run)
     services.metrics.in_flight_now -= 1
     waited_s = reservation.admission.waited_ms / 1000
     before, after = reservation.sent_at - call.arrived_at - waited_s, time.monotonic() - reservation.engine_done_at
@@ -228,21 +230,22 @@ def _mark_engine(reservation: UnderWay, terms: Terms) -> None:
 
 def _details(reservation: UnderWay, reading: Reading) -> dict[str, object]:
     details: dict[str, object] = {"status": reservation.status, "times_ms": _times(reservation)}
-    known: dict[str, object | None] = {
-        "finish_reason": reading.finish_reason,
-        "response_id": reading.response_id,
-        "model_reported": reading.model,
-    }
-    details |= {name: _text(value) for name, value in known.items() if isinstance(value, str)}
+    if isinstance(reading.finish_reason, str):
+        details["finish_reason"] = _text(reading.finish_reason)
+    if isinstance(reading.response_id, str):
+        details["response_id"] = _text(reading.response_id)
+    if isinstance(reading.model, str):
+        details["model_reported"] = _text(reading.model)
     if reading.error_class is not None:
         details["error"] = str(reading.error_class)
     if reservation.failure is not None and reservation.failure.phase:
         details["phase"] = reservation.failure.phase
     if (by := reservation.handle.cut_by) is not None and reservation.ending.cut is Outcome.DEADLINE_CUT:
         details["cut_by"] = {"name": by.name, "ceiling": by.ceiling, "settled": by.settled}
-    for name, ids in (("tool_call_ids", reading.tool_call_ids), ("item_ids", reading.item_ids)):
-        if ids:
-            details[name] = [_text(one) for one in ids[:IDS_MAX]]
+    if reading.tool_call_ids:
+        details["tool_call_ids"] = [_text(one) for one in reading.tool_call_ids[:IDS_MAX]]
+    if reading.item_ids:
+        details["item_ids"] = [_text(one) for one in reading.item_ids[:IDS_MAX]]
     details["delivered_bytes"] = {"text": reading.text_bytes, "reasoning": reading.reasoning_bytes, "tool_arguments": reading.tool_argument_bytes}
     if reading.anomalies:
         details["anomalies"] = [_text(one) for one in reading.anomalies[:IDS_MAX]]
@@ -257,8 +260,8 @@ def _text(value: str) -> str:
 def _times(reservation: UnderWay) -> dict[str, int]:
     """Milliseconds from admission."""
     times = {"end": round((time.monotonic() - reservation.admitted_at) * 1000)}
-    if reservation.answer is not None and reservation.answer.first_byte_ms is not None:
-        times["first_byte"] = reservation.answer.first_byte_ms
+    if reservation.answer is not None and (first_byte_ms := reservation.answer.first_byte_ms) is not None:
+        times["first_byte"] = first_byte_ms
     relay = reservation.relay
     if relay is not None and relay.terminal_at is not None:
         times["terminal_event"] = round((relay.terminal_at - reservation.admitted_at) * 1000)

@@ -20,17 +20,22 @@ from gateway.upstream.call import Refusal, Ticket
 def ticket_of(call: Call, services: Services) -> Ticket:
     """What the waiting place must know of this call."""
     identity, admission = call.identity, call.policy.admission
-    names = {"campaign": identity.campaign.campaign, "run": identity.run.run, "lane": identity.lane, "model": call.request.model}
+    campaign, run, lane, model = identity.campaign.campaign, identity.run.run, identity.lane, call.request.model
+    times = identity.campaign.times
 
     def resolve(now_ms: int) -> tuple[Limit, ...]:
-        return services.remembered.limits(call.policy, **names, now_ms=now_ms, origins=identity.campaign.origins)
+        return services.remembered.limits(call.policy, campaign=campaign, run=run, lane=lane, model=model, now_ms=now_ms, origins=identity.campaign.origins)
+
+    def deadline() -> int | None:
+        known = services.runs.deadline(identity)
+        return None if known is None else known.at_ms
 
     return Ticket(
         call_id=call.call_id,
-        campaign=names["campaign"],
-        run=names["run"],
-        lane=identity.lane,
-        engines=tuple(upstream.name for upstream in call.upstreams),
+        campaign=campaign,
+        run=run,
+        lane=lane,
+        engines=tuple([upstream.name for upstream in call.upstreams]),
         resolve=resolve,
         demand=lambda prompt, exact: _demand(call, prompt, exact),
         bound_tokens=call.bound_tokens,
@@ -39,8 +44,8 @@ def ticket_of(call: Call, services: Services) -> Ticket:
         check=lambda now_ms: refused_now(services, identity, now_ms),
         check_prompt=lambda prompt, _exact: _impossible(call, prompt),
         halted=lambda: identity.held,
-        takes=None if call.policy.identity.mismatch == "mark" else lambda upstream: not services.engines.mismatch(upstream, names["model"]),
-        deadline=lambda: deadline.at_ms if (deadline := services.runs.deadline(identity)) is not None else None,
+        takes=None if call.policy.identity.mismatch == "mark" else lambda upstream: not services.engines.mismatch(upstream, model),
+        deadline=deadline if times.walls or times.span is not None else None,
         clamp_after_ms=admission.clamp_after_seconds * 1000,
         queue_ms=admission.queue_seconds * 1000,
     )

@@ -79,9 +79,12 @@ class InFlight:
         self._count = 0
 
     def enter(self, call_id: str, campaign: str, run: str, key_id: str) -> Handle:
-        handle = Handle(self, call_id, campaign, run, key_id)
-        self._runs.setdefault((campaign, run), set()).add(handle)
-        self._entered[campaign, run] = self._entered.get((campaign, run), 0) + 1
+        handle, key = Handle(self, call_id, campaign, run, key_id), (campaign, run)
+        calls = self._runs.get(key)
+        if calls is None:
+            calls = self._runs[key] = set()
+        calls.add(handle)
+        self._entered[key] = self._entered.get(key, 0) + 1
         self._count += 1
         return handle
 

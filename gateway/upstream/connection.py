@@ -187,7 +187,8 @@ class EngineConnection(asyncio.Protocol):
             self._headers = {}
             return
         self._head_read = True
-        chunked = headers.get("transfer-encoding", "").lower().rpartition(",")[2].strip() == "chunked"
+        coding = headers.get("transfer-encoding", "")
+        chunked = coding == "chunked" or coding.lower().rpartition(",")[2].strip() == "chunked"
         self._until_close = status not in _NO_BODY and not chunked and "content-length" not in headers
         assert self._receiver is not None
         self._receiver.begun(status, headers)

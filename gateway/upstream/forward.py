@@ -28,6 +28,8 @@ RELAYED_HEADERS: Final = {"content-type": "Content-Type", "cache-control": "Cach
 FORWARDED_HEADERS: Final = frozenset({"accept", "content-type"})
 """All of an agent's headers that an engine may see."""
 
+OPENINGS_MAX: Final = 64
+"""Heads that are remembered; an engine has fewer paths."""
 HELPER_CALLS: Final = 4
 """Requests for counting at once to one engine."""
 HELPER_TRIES: Final = 3
@@ -62,6 +64,8 @@ class Upstream:
         self._helper_turns = asyncio.Semaphore(helper_calls)
         self._helper_s = helper_s
         self._pool = Pool(self._address, engine.pool_idle_s)
+        self._openings: dict[tuple[str, str, tuple[tuple[str, str], ...]], bytes] = {}
+        """How heads begin that were sent before: the same but for the call's id and the length."""
 
     def send(
         self,
@@ -74,10 +78,17 @@ class Upstream:
         on_written: Callable[[], object] | None = None,
     ) -> Sending:
         """`async with upstream.send(…) as answer`. Entering raises EngineFailure. `on_written`: called when the loop was given the whole request."""
-        sent = {"Content-Type": "application/json", **(headers or {}), **self._always}
-        if call_id:
-            sent["X-Request-Id"] = call_id
-        return Sending(self._pool, self.timeouts, _head(method, self._address.path + path, sent, len(body)), body, on_written)
+        asked = (method, path, tuple(headers.items()) if headers else ())
+        opening = self._openings.get(asked)
+        if opening is None:
+            sent = {"Content-Type": "application/json", **(headers or {}), **self._always}
+            opening = _lines(f"{method} {self._address.path}{path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items()))
+            if len(self._openings) < OPENINGS_MAX:
+                self._openings[asked] = opening
+        head = opening + _lines(f"X-Request-Id: {call_id}") if call_id else opening
+        if body:
+            head += b"Content-Length: %d\r\n" % len(body)
+        return Sending(self._pool, self.timeouts, head + b"\r\n", body, on_written)
 
     async def post_json(self, path: str, value: object) -> tuple[int, object]:
         """A helper request: (status, JSON; None where the answer is none). Raises EngineFailure."""
@@ -160,15 +171,12 @@ class Sending:
             raise EngineFailure("unreachable", "", f"no connection to the engine: {type(error).__name__}") from error
 
 
-def _head(method: str, target: str, headers: Mapping[str, str], length: int) -> bytes:
-    """Raises ValueError where something in it would end a line."""
-    if length:
-        headers = {**headers, "Content-Length": str(length)}
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    head = "\r\n".join(lines)
-    if head.count("\n") + head.count("\r") + head.count("\0") != 2 * (len(lines) - 1):
+def _lines(*lines: str) -> bytes:
+    """Of a head. Raises ValueError where something in one would end it."""
+    text = "\r\n".join(lines)
+    if text.count("\n") + text.count("\r") + text.count("\0") != 2 * (len(lines) - 1):
         raise ValueError("a header holds the end of a line")
-    return head.encode("utf-8", "surrogateescape") + b"\r\n\r\n"
+    return text.encode("utf-8", "surrogateescape") + b"\r\n"
 
 
 def _address_of(name: str, address: str, ca_file: str | None) -> Address:

@@ -37,7 +37,7 @@ class Watched:
     async def event(self, text: str, **more: object) -> None:
         chunk = {"id": "x" * 200, "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}], **more}
         self.meter.feed(b"data: " + orjson.dumps(chunk) + b"\n\n")
-        self.watch.content()
+        self.watch.events += 1
         await self.watch.check()
 
     async def cut_at(self, words_of_events: Sequence[int]) -> int:
