@@ -38,6 +38,7 @@ BUDGET = "gateway.budget"
 PREFLIGHT = "gateway.preflight"
 TOLD = {("GET", "/gateway/v1/budget"): BUDGET, ("POST", "/gateway/v1/preflight"): PREFLIGHT}
 """What every policy that tells its agents has, beside its APIs."""
+_WANTS_JSON, _WANTS_LINES, _WANTS_EVENTS = {"Accept": "application/json"}, {"Accept": "application/x-ndjson"}, {"Accept": "text/event-stream"}
 NEEDS_PROMPT = frozenset({Quantity.INPUT_TOKENS, Quantity.TOTAL_TOKENS, PROMPT_TOKENS, "context_tokens"})
 
 
@@ -116,8 +117,9 @@ class Call:
     @property
     def forwarded_headers(self) -> Mapping[str, str]:
         """All that an engine learns of the agent's headers; the rest is ours."""
-        streams_as = "application/x-ndjson" if self.request.json_lines else "text/event-stream"
-        return {"Accept": streams_as if self.request.stream else "application/json"}
+        if not self.request.stream:
+            return _WANTS_JSON
+        return _WANTS_LINES if self.request.json_lines else _WANTS_EVENTS
 
     @property
     def run_key(self) -> str:
@@ -183,11 +185,7 @@ async def read_call(request: web.BaseRequest, services: Services, route: Route, 
     counter = counter_of(services, upstreams, asked.model, model)
     if (asked.pictures or not _has_measure(counter, asked)) and _input_is_capped(services, identity, model, asked.model):
         _check_countable(counter, model, asked)
-    try:
-        await counter.ready(asked)
-        bound, exact = counter.bound(asked)
-    except CannotCount as error:
-        raise not_countable(error) from None
+    bound, exact = await _bound(counter, asked)
     return Call(
         call_id=call_id,
         identity=identity,
@@ -234,6 +232,14 @@ def _check_countable(counter: Counter, model: ModelPolicy, request: CallRequest)
         raise BodyError("not_allowed", f"Pictures are not allowed here: `{key}` of the policy would allow them.", "messages", key)
     if not _has_measure(counter, request):
         raise Refused(Refusal(code="engine_unavailable", final=False))
+
+
+async def _bound(counter: Counter, request: CallRequest) -> tuple[int, bool]:
+    try:
+        await counter.ready(request)
+        return counter.bound(request)
+    except CannotCount as error:
+        raise not_countable(error) from None
 
 
 def not_countable(error: Exception) -> Refused:

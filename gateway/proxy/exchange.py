@@ -18,7 +18,7 @@ from gateway.proxy.agent_side import AgentSide
 from gateway.proxy.calls import MODELS, TOLD, Call, Route, Unauthorized, Undeclared, declared_models, find_route, read_call
 from gateway.proxy.capturing import begin_capture, end_capture
 from gateway.proxy.ending import end_answer
-from gateway.proxy.keepalive import kept_alive
+from gateway.proxy.keepalive import KeepAlive
 from gateway.proxy.may_call import check_open
 from gateway.proxy.refused import REFUSALS, refuse
 from gateway.proxy.reservation import Admitted, Reservation
@@ -45,7 +45,7 @@ async def carry(call: Call, reservation: Reservation, agent: AgentSide, services
     if call.request.stream and call.request.json_lines:
         await reservation.attached(work)  # a comment would be no line of JSON
     elif call.request.stream:
-        with kept_alive(agent, services.settings.bounds.keepalive_after_s, services.background):
+        with KeepAlive(agent, services.settings.bounds.keepalive_after_s, services.background):
             await reservation.attached(work)
     elif call.engine.cancels_whole:
         await reservation.attached(work)

@@ -6,8 +6,6 @@ With the first comment the status is spent: what goes wrong later can only be th
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Iterator
 
 from gateway.proxy.agent_side import AgentGone, AgentSide
 from gateway.services import Background
@@ -17,6 +15,8 @@ EVENT_STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"
 
 
 class KeepAlive:
+    """`with KeepAlive(…)`: while the engine is at work for a call that streams."""
+
     def __init__(self, agent: AgentSide, after_s: float, background: Background) -> None:
         self._agent = agent
         self._after_s = after_s
@@ -24,7 +24,10 @@ class KeepAlive:
         self._loop = asyncio.get_running_loop()
         self._handle = self._loop.call_later(after_s, self._due)
 
-    def stop(self) -> None:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
         self._handle.cancel()
 
     def _due(self) -> None:
@@ -41,13 +44,3 @@ class KeepAlive:
             await self._agent.write(COMMENT)
         except AgentGone:
             pass  # its handler is told by itself
-
-
-@contextlib.contextmanager
-def kept_alive(agent: AgentSide, after_s: float, background: Background) -> Iterator[None]:
-    """While the engine is at work for a call that streams."""
-    keep = KeepAlive(agent, after_s, background)
-    try:
-        yield
-    finally:
-        keep.stop()

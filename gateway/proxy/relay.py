@@ -75,7 +75,8 @@ class Relay:
 
     async def _in_steps(self, chunk: bytes) -> None:
         """A small piece of a compressed answer can become a million events: others have their turn between them."""
-        for frames in self._meter.in_steps(chunk):
+        steps = self._meter.in_steps(chunk) if self._grows else (self._frames(chunk),)
+        for frames in steps:
             if frames:
                 await self._pass(self._sorted(frames))
                 await self._pass_unseen()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.accounting.commands import Reserve
-from gateway.accounting.limit import Limits, Shortfall
+from gateway.accounting.limit import Shortfall
 from gateway.accounting.quantity import Amounts
 from gateway.proxy.answer_headers import Warned, warnings
 from gateway.proxy.body_details import body_details
@@ -47,7 +47,7 @@ class Reserving:
             upstream=admission.upstream,
             dialect=call.dialect.name,
             stream=request.stream,
-            accounts=Limits.of(admission.limits).accounts,
+            accounts=admission.limits.accounts,
             amounts=amounts,
             prompt_source=call.counter.name if admission.prompt_exact else "bound",
             ceiling=admission.output,

@@ -35,7 +35,8 @@ class Identity:
     @property
     def live(self) -> bool:
         """Its calls may be admitted; else they get the final refusal `run_closed`."""
-        return not self.revoked and self.run.state is RunStanding.OPEN and self.campaign.serves
+        campaign = self.campaign
+        return not self.revoked and self.run.state is RunStanding.OPEN and (campaign.state is CampaignStanding.OPEN or campaign.serves)
 
     @property
     def held(self) -> bool:

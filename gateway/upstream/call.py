@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from gateway.accounting.decision import Demand
-from gateway.accounting.limit import Limit, Shortfall
+from gateway.accounting.limit import Limit, Limits, Shortfall
 from gateway.frozen import frozen
 
 
@@ -97,7 +97,7 @@ class Admission:
     prompt_tokens: int
     prompt_exact: bool
     waited_ms: int
-    limits: tuple[Limit, ...]
+    limits: Limits
     demand: Demand
     clamp: Shortfall | None = None
     """The limit `clamped_by`, with its numbers at that moment."""

@@ -55,8 +55,8 @@ class Homes:
 
     def out(self, waiter: Waiter) -> bool:
         """None of its engines takes calls."""
-        first, *others = waiter.ticket.engines
-        return not self._may_use(waiter, first) and not any(self._may_use(waiter, engine) for engine in others)
+        engines = waiter.ticket.engines
+        return not self._may_use(waiter, engines[0]) and not any(self._may_use(waiter, engine) for engine in engines[1:])
 
     def open_to(self, waiter: Waiter) -> Sequence[str]:
         """The engines with a slot to which it would go now, the best first."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from gateway.proxy.agent_side import AgentGone, AgentSide
-from gateway.proxy.keepalive import COMMENT, EVENT_STREAM, kept_alive
+from gateway.proxy.keepalive import COMMENT, EVENT_STREAM, KeepAlive
 from gateway.services import Background
 
 AFTER_S = 0.1
@@ -41,7 +41,7 @@ class Agent:
 
 async def test_a_silent_engine_opens_the_stream_with_a_comment_and_goes_on_with_more() -> None:
     agent, background = Agent(), Background()
-    with kept_alive(agent.side, AFTER_S, background):
+    with KeepAlive(agent.side, AFTER_S, background):
         await asyncio.sleep(AFTER_S * 5)
     assert 2 <= len(agent.written) <= 5 and set(agent.written) == {COMMENT}
     assert agent.prepared == [(200, EVENT_STREAM)]
@@ -49,7 +49,7 @@ async def test_a_silent_engine_opens_the_stream_with_a_comment_and_goes_on_with_
 
 async def test_an_engine_that_speaks_gets_no_comments() -> None:
     agent, background = Agent(), Background()
-    with kept_alive(agent.side, AFTER_S * 5, background):
+    with KeepAlive(agent.side, AFTER_S * 5, background):
         for _ in range(10):
             await agent.write(b"data: x\n\n")
             await asyncio.sleep(AFTER_S)
@@ -60,7 +60,7 @@ async def test_an_engine_that_speaks_gets_no_comments() -> None:
 async def test_an_engine_that_falls_silent_in_an_open_stream_gets_comments_without_a_head() -> None:
     agent, background = Agent(), Background()
     await agent.write(b"data: x\n\n")
-    with kept_alive(agent.side, AFTER_S, background):
+    with KeepAlive(agent.side, AFTER_S, background):
         await asyncio.sleep(AFTER_S * 3)
     assert COMMENT in agent.written
     assert agent.prepared == []
@@ -68,7 +68,7 @@ async def test_an_engine_that_falls_silent_in_an_open_stream_gets_comments_witho
 
 async def test_after_the_engines_work_no_comment_follows() -> None:
     agent, background = Agent(), Background()
-    with kept_alive(agent.side, AFTER_S, background):
+    with KeepAlive(agent.side, AFTER_S, background):
         pass
     await asyncio.sleep(AFTER_S * 3)
     assert agent.written == []
@@ -76,7 +76,7 @@ async def test_after_the_engines_work_no_comment_follows() -> None:
 
 async def test_an_agent_that_is_gone_is_nobodys_error() -> None:
     agent, background = Agent(gone=True), Background()
-    with kept_alive(agent.side, AFTER_S, background):
+    with KeepAlive(agent.side, AFTER_S, background):
         await asyncio.sleep(AFTER_S * 2.5)
     assert await background.finished(1)
     assert agent.written == []
