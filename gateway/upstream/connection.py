@@ -157,7 +157,8 @@ class EngineConnection(asyncio.Protocol):
         """Where something is still to be written, or came in behind the end, nobody knows what the next answer would belong to."""
         self._receiver = None
         if clean and self._keep and self.usable and self._transport is not None and not self._transport.get_write_buffer_size():
-            self.resume()
+            if self._paused:
+                self.resume()
             self._on_free(self)
         else:
             self.leave()

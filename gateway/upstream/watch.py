@@ -51,8 +51,10 @@ class Watch:
         return self._loop.time()
 
     def begin(self, close: Callable[[], None]) -> None:
+        """Nothing is due yet: it looks first when the shortest time-out has passed."""
         self._close = close
-        self._look()
+        times = self._timeouts
+        self._handle = self._loop.call_at(self.started + min(times.first_byte_s, times.between_chunks_s, times.whole_s), self._look)
 
     def heard(self) -> None:
         """The first byte: from now on silence between chunks is what is watched."""
