@@ -51,6 +51,8 @@ class SqliteStore:
         self._written = Written(self._connection, self._flush)
         self._books = Books(Standing(), self._written)
         self._chain_ids: dict[str, int] = {}
+        self._last_call = ""
+        """The last call id in the file, in alphabetical order."""
         self._entry_rows: list[Row] = []
         self._opened: list[Row] = []
         self._closed: dict[str, Row] = {}
@@ -91,6 +93,7 @@ class SqliteStore:
         standing = Standing()
         standing.number, standing.at_ms = ask("SELECT coalesce(max(number), 0), coalesce(max(at_ms), 0) FROM journal").fetchone()
         self._chain_ids = dict(ask("SELECT name, id FROM chains"))
+        (self._last_call,) = ask("SELECT coalesce(max(call_id), '') FROM call_records").fetchone()
         heads = "SELECT name, max(sequence), hash FROM journal JOIN chains ON chains.id = chain_id GROUP BY chain_id"
         standing.heads = {name: Head(sequence, digest) for name, sequence, digest in ask(heads)}
         for number, body, digest in ask("SELECT number, CAST(body AS BLOB), hash FROM journal WHERE call_id = '' ORDER BY number"):
@@ -152,11 +155,11 @@ class SqliteStore:
         self._connection.close()
 
     def _look_up(self, commands: Sequence[Command]) -> None:
-        """One question for the whole batch: which of the calls to be opened stand already?"""
+        """One question for the whole batch: which of the calls to be opened stand already? Ids sort by time: what comes after the last one cannot."""
         new = [command.call_id for command in commands if isinstance(command, Reserve)]
         self._written.absent = set(new)
-        if new:
-            known = self._connection.execute("SELECT call_id FROM call_records WHERE call_id IN (SELECT value FROM json_each(?))", (json.dumps(new),))
+        if asked := [call_id for call_id in new if call_id <= self._last_call]:
+            known = self._connection.execute("SELECT call_id FROM call_records WHERE call_id IN (SELECT value FROM json_each(?))", (json.dumps(asked),))
             self._written.absent.difference_update(call_id for (call_id,) in known)
 
     def _post(self, command: Command) -> Posting | CommandRejected:
@@ -175,6 +178,7 @@ class SqliteStore:
                 run = self._books.standing.campaigns[entry.campaign].runs[entry.run]
                 self._opened.append(opening_row(posting.content, str(run.opening.get("label", ""))))
                 self._written.absent.discard(entry.call_id)
+                self._last_call = max(self._last_call, entry.call_id)
             elif entry.kind in STATUS:
                 if entry.call_id in self._closed:  # one statement may change a row but once
                     self._flush()

@@ -167,3 +167,13 @@ def test_the_first_call_of_each_lane_that_was_not_voided_is_known_after_opening_
     shelf.post(Void(call_id="v", at_ms=7, reason="connect failed"), Void(call_id="w", at_ms=7, reason="connect failed"), settle("b", 5))
     shelf.reopen()
     assert shelf.standing.campaigns["c"].runs["r"].first_call_ms == {"foreground": 4}
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_call_that_stands_is_known_wherever_its_id_sorts(shelf: Shelf, reopened: bool):
+    shelf.post(*(command for call_id in ("call-1", "call-3", "call-5") for command in (reserve(call_id, 10), settle(call_id, 3))))
+    if reopened:
+        shelf.reopen()
+    ids = ("call-5", "call-4", "call-3", "call-0", "call-1", "call-6", "call-6")
+    assert [posting.standing for posting in shelf.post(*(reserve(call_id, 10) for call_id in ids))] == [True, False, True, False, True, False, True]
+    assert shelf.post(settle("call-6", 3), reserve("call-6", 10), reserve("call-7", 10))[1].standing

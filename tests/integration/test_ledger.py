@@ -366,6 +366,8 @@ def killed_after(lines: int, path: Path) -> dict[str, set[str]]:
     with subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         for number, line in enumerate(process.stdout):
+            if not line.endswith("\n"):
+                break  # the kill cut it short
             kind, _, name = line.strip().partition(" ")
             said[kind].add(name)
             if number == lines:
