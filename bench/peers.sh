@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what the benchmark compares with, outside the checkout: wrk and nginx by apt (needs root), LiteLLM and rolter by pip, each in a
 # virtualenv of its own in $GATEWAY_BENCH_PEERS (default: gateway-bench-peers in the temporary folder). Around 1 GB. Remove it by removing the folder.
+# $PYTHON: the interpreter, python3 by default; give the one that .venv was made with, or the interpreters are compared.
 set -eu
 folder=${GATEWAY_BENCH_PEERS:-${TMPDIR:-/tmp}/gateway-bench-peers}
 mkdir -p "$folder"
@@ -21,7 +22,7 @@ for peer in 'litellm[proxy]' rolter; do
     name=${peer%%\[*}
     [ -x "$folder/$name/bin/$name" ] && { echo "$name is here"; continue; }
     echo "installing $name"
-    python3 -m venv "$folder/$name"
+    "${PYTHON:-python3}" -m venv "$folder/$name"
     "$folder/$name/bin/pip" --disable-pip-version-check --quiet install "$peer"
 done
 echo "peers are in $folder"
