@@ -10,8 +10,9 @@ import pytest
 
 from tests.support import skips
 
-BUDGETS_S = {"unit": 420.0, "contract": 120.0, "integration": 420.0, "acceptance": 1_500.0}
-"""Seconds of all tests of a storey, added up; they run four at a time on two cores, so that each takes longer than it would alone."""
+BUDGETS_S = {"unit": 420.0, "contract": 120.0, "integration": 420.0, "acceptance": 1_700.0}
+"""Seconds of all tests of a storey, added up; they run four at a time on two cores, so that each takes longer than it would alone.
+Acceptance took 1,280 and 1,390 s on one machine whose speed wanders."""
 FACTOR_VARIABLE = "GATEWAY_TIME_FACTOR"
 """Multiplies the budgets on a slow or busy machine."""
 
