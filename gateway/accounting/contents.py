@@ -153,6 +153,11 @@ def charge_of(charge: Amounts) -> dict[str, int]:
 
 
 def _usage_charge(usage: Usage, charge: Amounts) -> Body:
+    return {"usage": known_of(usage), "charge": charge_of(charge)}
+
+
+def known_of(usage: Usage) -> dict[str, int]:
+    """By name; what is unknown is left out."""
     known: dict[str, int] = {}
     if usage.input_tokens is not None:
         known["input_tokens"] = usage.input_tokens
@@ -166,7 +171,7 @@ def _usage_charge(usage: Usage, charge: Amounts) -> Body:
         known["reasoning_tokens"] = usage.reasoning_tokens
     if usage.tool_calls is not None:
         known["tool_calls"] = usage.tool_calls
-    return {"usage": known, "charge": charge_of(charge)}
+    return known
 
 
 def _refuse(command: Refuse) -> Body:

@@ -17,7 +17,7 @@ import orjson
 
 from gateway.dialects.digests import Beginnings
 from gateway.dialects.field_spans import Span, field_spans
-from gateway.dialects.known import Known, KnownMessages
+from gateway.dialects.known import KeptText, Known, KnownMessages, KnownTools
 from gateway.dialects.structure import Structure
 from gateway.frozen import frozen
 
@@ -158,7 +158,7 @@ def continued(raw: bytes, known: Sequence[Known]) -> tuple[dict[str, Any], Writt
         return None
     spans = {name: (first + (left_out if first > begin else 0), last + (left_out if last > begin else 0)) for name, (first, last) in how.spans.items()}
     value["messages"] = KnownMessages(base, value["messages"], partial(_parsed, raw, spans["messages"]))
-    if base.tools is not None and ("tools" not in spans or not _same_tools(raw, spans["tools"], base, base.tools.sha256)):
+    if base.tools is not None and ("tools" not in spans or not _same_tools(raw, spans["tools"], base.tools, base.text)):
         base = replace(base, tools=None)
     return value, Written(spans=spans, messages=beginnings, known=base)
 
@@ -187,8 +187,8 @@ def _longest(raw: bytes, begin: int, messages: Beginnings, known: Sequence[Known
     return found
 
 
-def _same_tools(raw: bytes, span: Span, base: Known, digest: str) -> bool:
+def _same_tools(raw: bytes, span: Span, tools: KnownTools, text: KeptText | None) -> bool:
     first, last = span
-    if base.text is not None and base.text.tools is not None:
-        return last - first == len(base.text.tools) and raw.startswith(base.text.tools, first)
-    return sha256(memoryview(raw)[first:last]).hexdigest() == digest
+    if text is not None and text.tools is not None:
+        return last - first == len(text.tools) and raw.startswith(text.tools, first)
+    return sha256(memoryview(raw)[first:last]).hexdigest() == tools.sha256

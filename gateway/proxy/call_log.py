@@ -7,12 +7,17 @@ the name of a field that was refused.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from gateway.accounting.commands import Settle, Void
+from gateway.accounting.contents import known_of
 from gateway.logs import log, tell
 from gateway.proxy.calls import Route
 from gateway.proxy.under_way import UnderWay
 from gateway.upstream.call import Refusal
+
+LOGGED: Final = ("input_tokens", "output_tokens", "cached_tokens", "tool_calls")
+"""Of a usage; the rest stands in the ledger alone."""
 
 
 def log_ended(reservation: UnderWay, command: Settle | Void) -> None:
@@ -37,16 +42,10 @@ def log_ended(reservation: UnderWay, command: Settle | Void) -> None:
     if isinstance(command, Void):
         tell("voided", {**fields, "reason": command.reason})
         return
-    usage, times = command.usage, command.details.get("times_ms")
+    times = command.details.get("times_ms")
     fields["outcome"], fields["source"], fields["status"] = str(command.outcome), str(command.source), reservation.status
-    if usage.input_tokens is not None:
-        fields["input_tokens"] = usage.input_tokens
-    if usage.output_tokens is not None:
-        fields["output_tokens"] = usage.output_tokens
-    if usage.cached_tokens is not None:
-        fields["cached_tokens"] = usage.cached_tokens
-    if usage.tool_calls is not None:
-        fields["tool_calls"] = usage.tool_calls
+    known = known_of(command.usage)
+    fields |= {name: known[name] for name in LOGGED if name in known}
     fields["charged_input"], fields["charged_output"] = command.charge.input_tokens, command.charge.output_tokens
     if isinstance(times, dict):
         for name, value in times.items():
