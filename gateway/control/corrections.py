@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Final, cast
 
 from aiohttp import web
 
@@ -15,9 +16,14 @@ from gateway.control.bodies import CorrectCallBody, read
 from gateway.control.problems import Problem
 from gateway.control.services import SERVICES, ControlServices
 from gateway.control.views import answer
-from gateway.ledger.reading import Row
+from gateway.ledger.reading import CHARGES, Row
 from gateway.ledger.state import RunStanding
 
+NOT_TO_CORRECT: Final[Mapping[object, tuple[str, str]]] = {
+    "voided": ("Nothing of it was sent.", "Correct a call that was."),
+    "reserved": ("It is not settled yet.", "Correct it once it has ended."),
+}
+"""Status to cause and mend."""
 USAGE = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens", "tool_calls")
 
 
@@ -26,15 +32,15 @@ async def correct_call(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     call_id = request.match_info["call"]
     body = await read(request, CorrectCallBody)
-    before = await asyncio.to_thread(_call, services, call_id)
-    usage = _corrected(before, body.given())
-    charge = Amounts(requests=1, input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, tool_calls=usage.tool_calls or 0)
-    charge = _known_charge(before, usage, charge)
-    adjust = Adjust(call_id=call_id, at_ms=services.ledger.now_ms(), usage=usage, charge=charge, reason=body.why, evidence=body.evidence)
-    posting = await services.ledger.post(adjust)
-    campaign, run = str(before["campaign"]), str(before["run"])
-    if services.runs.run(campaign, run).state is RunStanding.CLOSED:
-        await services.runs.close_run(campaign, run)  # which writes the receipt that is due; whoever corrected asks for it next
+    found = await asyncio.to_thread(_call, services, call_id)
+    run = services.runs.run(str(found["campaign"]), str(found["run"]))
+    async with run.lock:  # of two corrections at once the second goes on from the first
+        before = await asyncio.to_thread(_call, services, call_id)
+        usage, charge = _corrected(before, body.given()), _charged(before, body.given())
+        adjust = Adjust(call_id=call_id, at_ms=services.ledger.now_ms(), usage=usage, charge=charge, reason=body.why, evidence=body.evidence)
+        posting = await services.ledger.post(adjust)
+    if run.state is RunStanding.CLOSED:
+        await services.runs.close_run(run.campaign, run.run)  # which writes the receipt that is due; whoever corrected asks for it next
     after = await asyncio.to_thread(_call, services, call_id)
     return answer({"before": before, "after": after, "entry": posting.entries[0].number if posting.entries else None})
 
@@ -44,8 +50,8 @@ def _call(services: ControlServices, call_id: str) -> Row:
         rows = reader.query("SELECT * FROM calls WHERE call_id = :call", call=call_id)
     if not rows:
         raise Problem(404, "not_found", f"There is no call {call_id!r}.", "None was sent under this id.", "`gateway run show` and the table `calls` list them.")
-    if rows[0]["status"] == "voided":
-        raise Problem(409, "rejected", f"Call {call_id!r} is not corrected.", "Nothing of it was sent.", "Correct a call that was.")
+    if rows[0]["status"] in NOT_TO_CORRECT:
+        raise Problem(409, "conflict", f"Call {call_id!r} is not corrected.", *NOT_TO_CORRECT[rows[0]["status"]])
     return rows[0]
 
 
@@ -61,10 +67,7 @@ def _corrected(before: Row, given: dict[str, int]) -> Usage:
     return usage
 
 
-def _known_charge(before: Row, usage: Usage, charge: Amounts) -> Amounts:
-    """A number that is still unknown goes on being charged as it was."""
-    if usage.input_tokens is None:
-        charge = replace(charge, input_tokens=cast(int, before["charged_input_tokens"]))
-    if usage.output_tokens is None:
-        charge = replace(charge, output_tokens=cast(int, before["charged_output_tokens"]))
-    return charge
+def _charged(before: Row, given: dict[str, int]) -> Amounts:
+    """As corrected. What is not given goes on being charged as it was, which may be more than is known of it, or nothing."""
+    standing = {name: cast(int, before[f"charged_{name}"]) for name in CHARGES}
+    return Amounts(**standing | {name: given[name] for name in CHARGES if name in given})

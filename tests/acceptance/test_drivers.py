@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ import pytest
 from gateway.client import AsyncDriver, ControlError, Driver, PreflightFailed
 from gateway.client.control import ControlClient
 from gateway.ledger.reading import LedgerReader
+from tests.support.control import ControlAnswered
 from tests.support.gateway_process import POLICY, GatewayProcess
 from tests.support.mock_process import MockProcess
-from tests.support.raw_http import chat_once
+from tests.support.raw_http import RawClient, chat_once
 from tests.support.toml import merged
+from tests.support.waiting import eventually
 
 CALL_ONCE = """
 import os
@@ -171,6 +174,51 @@ def test_a_corrected_call_stands_as_corrected_and_the_next_receipt_names_the_one
     assert second["totals"]["charge"]["output_tokens"] == 9
     with LedgerReader(gateway.ledger) as reader:
         assert reader.verify([first, second]).fits
+
+
+def test_a_correction_changes_no_charge_but_of_what_it_gives(tmp_path: Path) -> None:
+    """A call that was charged more than is known of it is not made cheaper by a word on something else."""
+    policy = {"charging": {"cut_streams": "reserved"}}
+    with MockProcess(script={"output_tokens": 20, "gap_ms": 60}) as mock, GatewayProcess(tmp_path, mock.url, policy=policy) as gateway:
+        run = gateway.opened()
+        with RawClient(gateway.port) as client:
+            client.chat(run.key, stream=True, max_tokens=20)
+            client.read_events(5)
+        with LedgerReader(gateway.ledger) as reader:
+            eventually(lambda: [call["status"] for call in reader.calls()] == ["settled"], "the call is settled")
+            before = reader.calls()[0]
+            call = before["call_id"]
+            gateway.control.post(f"/v1/calls/{call}/correct", {"reasoning_tokens": 1, "why": "seen", "evidence": "engine.log:17"})
+            after = reader.calls()[0]
+            assert after["reasoning_tokens"] == 1
+            assert {name: value for name, value in after.items() if name.startswith("charged_")} == {
+                name: value for name, value in before.items() if name.startswith("charged_")
+            }
+            assert after["charged_output_tokens"] == 20
+            gateway.control.post(f"/v1/calls/{call}/correct", {"output_tokens": 6, "why": "seen", "evidence": "engine.log:18"})
+            assert (reader.calls()[0]["charged_input_tokens"], reader.calls()[0]["charged_output_tokens"]) == (before["charged_input_tokens"], 6)
+
+
+def test_two_corrections_at_once_both_stand(gateway: GatewayProcess) -> None:
+    run = gateway.opened("pilot", "corrected-twice")
+    call = chat_once(gateway.port, run.key, max_tokens=5).headers["x-request-id"]
+    words = {"why": "seen", "evidence": "engine.log:17"}
+    with ThreadPoolExecutor(2) as both:
+        given = [{"input_tokens": 30}, {"output_tokens": 4}]
+        list(both.map(lambda one: gateway.control.post(f"/v1/calls/{call}/correct", {**one, **words}), given))
+    with LedgerReader(gateway.ledger) as reader:
+        row = next(row for row in reader.calls() if row["call_id"] == call)
+    assert (row["input_tokens"], row["output_tokens"], row["charged_input_tokens"], row["charged_output_tokens"]) == (30, 4, 30, 4)
+
+
+def test_a_call_that_still_runs_is_not_corrected(tmp_path: Path) -> None:
+    with MockProcess(script={"output_tokens": 20, "gap_ms": 60}) as mock, GatewayProcess(tmp_path, mock.url) as gateway, RawClient(gateway.port) as client:
+        client.chat(gateway.opened().key, stream=True, max_tokens=20)
+        call = client.read_events(2).headers["x-request-id"]
+        with pytest.raises(ControlAnswered) as refused:
+            gateway.control.post(f"/v1/calls/{call}/correct", {"output_tokens": 1, "why": "seen", "evidence": "engine.log:17"})
+    assert (refused.value.status, refused.value.code) == (409, "conflict")
+    assert "It is not settled yet." in str(refused.value)
 
 
 def test_a_closed_runs_results_are_corrected_with_a_reason(gateway: GatewayProcess, command: Command) -> None:
