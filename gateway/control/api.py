@@ -19,7 +19,7 @@ def control_application(services: ControlServices) -> web.Application:
     app[SERVICES] = services
     app[LOOKING] = looking = Looking()
     app.on_shutdown.append(looking.close)
-    app.add_routes([web.route(operation.method, operation.path, operation.handler) for operation in EVERY])
+    app.add_routes([web.route(operation.method, operation.path, operation.answer) for operation in EVERY])
     app.add_routes([web.get("/v1/openapi.json", show_document)])
     return app
 
@@ -28,5 +28,5 @@ def metrics_application(services: ControlServices) -> web.Application:
     """What may be heard over TCP without a token."""
     app = web.Application(middlewares=[answer_problems], client_max_size=1024)
     app[SERVICES] = services
-    app.add_routes([web.route(operation.method, operation.path, operation.handler) for operation in TELLING])
+    app.add_routes([web.route(operation.method, operation.path, operation.answer) for operation in TELLING])
     return app

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.accounting.commands import Results
+from gateway.control.problems import Problem
 from gateway.runs.plan import PINS_MAX, PLAN_MAX, PlannedRun
 
 _Body = TypeVar("_Body", bound=BaseModel)
@@ -109,6 +111,16 @@ class IssueKeyBody(Body):
     campaign: Text
     run: Text
     lane: Text
+
+
+def check_query(request: web.Request, declared: Sequence[str]) -> None:
+    """Raises Problem: a filter that is misspelt, or said twice, would be a sum of what nobody asked for."""
+    for name in request.query:
+        if name not in declared:
+            takes = f"It takes: {', '.join(declared)}." if declared else "It takes none."
+            raise Problem(400, "invalid", f"There is no parameter {name!r} here.", takes, "Ask with these, or leave it out.")
+        if len(request.query.getall(name)) > 1:
+            raise Problem(400, "invalid", f"The parameter {name!r} stands twice.", "Which of the two is meant is not to be known.", "Say it once.")
 
 
 async def read(request: web.Request, kind: type[_Body]) -> _Body:

@@ -103,6 +103,8 @@ async def events(request: web.Request) -> web.StreamResponse:
 async def _snapshot(request: web.Request) -> bytes:
     services = request.app[SERVICES]
     campaign, run = request.query.get("campaign", ""), request.query.get("run", "")
+    if bool(campaign) != bool(run):
+        raise Problem(400, "invalid", "A run is named by two words.", "One of campaign and run is missing.", "Say both, or none for an overview.")
 
     async def make() -> View:
         return live_run(services, campaign, run) if run else await overview(services)

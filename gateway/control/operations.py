@@ -43,6 +43,12 @@ class Operation:
     def name(self) -> str:
         return self.handler.__name__
 
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Of a page, and of what a scraper or a probe asks, whatever stands behind the `?` is nobody's concern."""
+        if self.path.startswith("/v1/"):
+            bodies.check_query(request, self.query)
+        return await self.handler(request)
+
 
 NAMED, SAID = (404,), (400, 404, 409)
 """What names something that may not be there; what is also said wrongly, or not allowed by what stands."""
@@ -186,7 +192,9 @@ OPERATIONS: tuple[Operation, ...] = (
         makes=True,
         refuses=SAID,
     ),
-    Operation(does="Keys, never their secrets.", method="GET", path="/v1/keys", handler=runs.list_keys, query=("campaign", "run"), gives=("keys",)),
+    Operation(
+        does="Keys, never their secrets.", method="GET", path="/v1/keys", handler=runs.list_keys, query=("campaign", "run"), gives=("keys",), refuses=NAMED
+    ),
     Operation(
         does="Revoke a key; its calls are cut.",
         method="POST",
@@ -203,7 +211,7 @@ OPERATIONS: tuple[Operation, ...] = (
         handler=reading.usage,
         query=("by", "campaign", "run", "zone", "across_labels", "as_of"),
         gives=("by", "groups"),
-        refuses=(400,),
+        refuses=(400, 404),
     ),
     Operation(does="The ledger's clock.", method="GET", path="/v1/ledger/clock", handler=reading.show_clock, gives=("now_ms", "drift_ms", "certain", "doubt")),
     Operation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiohttp import web
 
@@ -18,6 +18,7 @@ from gateway.ledger.reading import GROUPS, LedgerReader
 _T = TypeVar("_T")
 
 IN_FLIGHT_SHOWN = 100
+YES_OR_NO: Final = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -26,7 +27,9 @@ async def usage(request: web.Request) -> web.Response:
     by = query.get("by", "run")
     if by not in GROUPS:
         raise Problem(400, "invalid", f"Usage is not summed by {by!r}.", f"It is by: {', '.join(GROUPS)}.", "Ask for one of these.")
-    across = query.get("across_labels", "").lower() in ("1", "true", "yes")
+    across = query.get("across_labels", "").lower()
+    if across not in YES_OR_NO:
+        raise Problem(400, "invalid", f"across_labels is not {across!r}.", "It is true or false.", "Say one of these, or leave it out.")
     campaign, run, as_of, zone = query.get("campaign", ""), query.get("run", ""), query.get("as_of", "0"), query.get("zone", "")
     if zone and by != "day":
         raise Problem(400, "invalid", f"Usage by {by} has no time zone.", "Only days have one.", "Ask by day, or leave zone out.")
@@ -34,7 +37,7 @@ async def usage(request: web.Request) -> web.Response:
         raise Problem(400, "invalid", f"The ledger has no entry {as_of!r}.", "An entry is named by its number.", "Ask with a whole number from 1.")
 
     def sums(reader: LedgerReader) -> dict[str, object]:
-        return reader.usage(by, campaign=campaign, run=run, across_labels=across, as_of=int(as_of), zone=zone)
+        return reader.usage(by, campaign=campaign, run=run, across_labels=YES_OR_NO[across], as_of=int(as_of), zone=zone)
 
     return answer(await from_ledger(request, sums))
 

@@ -64,4 +64,6 @@ async def revoke_key(request: web.Request) -> web.Response:
 async def list_keys(request: web.Request) -> web.Response:
     runs = request.app[SERVICES].runs
     campaign, run = request.query.get("campaign", ""), request.query.get("run", "")
+    if campaign:  # a name that is misspelt must not look like a run without keys
+        runs.run(campaign, run) if run else runs.campaign(campaign)
     return answer({"keys": [key_view(key) for key in runs.keys(campaign, run)]})

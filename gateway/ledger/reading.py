@@ -132,6 +132,13 @@ class LedgerReader:
         if number > last:
             raise NotYet(f"there is no entry {number} yet: the last is {last}")
 
+    def _check_named(self, campaign: str, run: str) -> None:
+        if campaign and not self.query("SELECT 1 FROM campaigns WHERE campaign = :campaign", campaign=campaign):
+            raise NotFound(f"there is no campaign {campaign}")
+        named = "SELECT 1 FROM runs WHERE run = :run AND (:campaign = '' OR campaign = :campaign) LIMIT 1"
+        if run and not self.query(named, campaign=campaign, run=run):
+            raise NotFound(f"there is no run {campaign + '/' if campaign else ''}{run}")
+
     # -- rows
 
     def calls(self, *, campaign: str = "", run: str = "", as_of: int = 0, last: int = 0) -> list[Row]:
@@ -197,8 +204,10 @@ class LedgerReader:
         """`{by, groups, total}`, by day also `zone`: the one asked for, else the one in which the policies count their days.
 
         Raises MixedLabels where one group would add over several labels; where only the total would, there is none (None). By day also ZoneUnclear.
+        Raises NotFound where what is named was never opened: that is no usage of nothing.
         """
         self.check_as_of(as_of)
+        self._check_named(campaign, run)
         with self.at_one_moment() if by == "day" else nullcontext():
             table = self._as_of(as_of) if as_of else "call_records"
             sent = "status <> 'voided' AND (:campaign = '' OR campaign = :campaign) AND (:run = '' OR run = :run)"

@@ -10,6 +10,7 @@ import stat
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlencode
 
 import aiohttp
 import pytest
@@ -21,6 +22,8 @@ from gateway.control.listening import ControlListener, TcpListener
 from gateway.errors import ConfigurationError
 from tests.integration.control_plane import POLICY, ControlPlane
 from tests.support.waiting import eventually_async
+
+Query = dict[str, str] | list[tuple[str, str]]
 
 
 @pytest.fixture
@@ -315,6 +318,38 @@ async def test_usage_is_summed_by_what_is_asked_and_by_nothing_else(plane: Contr
     for by, zone, code in (("day", "Moon/Sea", "zone"), ("day", "", "zone"), ("run", "UTC", "invalid")):
         refused = await declined(plane, lambda client, by=by, zone=zone: client.usage(by, zone=zone))  # type: ignore[misc]
         assert (refused.status, refused.code) == (400, code)
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/v1/usage", {"campain": "pilot"}),
+        ("/v1/usage", {"by": "run", "across_labels": "perhaps"}),
+        ("/v1/usage", [("campaign", "pilot"), ("campaign", "other")]),
+        ("/v1/keys", {"lane": "foreground"}),
+        ("/v1/campaigns", {"state": "open"}),
+        ("/v1/campaigns/pilot/runs/r1/budget", {"lanes": "foreground"}),
+        ("/v1/overview", {"campaign": "pilot"}),
+    ],
+)
+async def test_a_parameter_that_is_misspelt_or_said_twice_is_an_error_and_no_answer_to_another_question(plane: ControlPlane, path: str, query: Query) -> None:
+    await plane.opened("r1")
+    refused = await declined(plane, lambda client: client._get(f"{path}?{urlencode(query)}"))
+    assert (refused.status, refused.code) == (400, "invalid")
+    assert refused.problem and refused.cause and refused.mend
+
+
+async def test_what_a_probe_hangs_on_to_a_health_path_does_not_matter(plane: ControlPlane) -> None:
+    assert (await plane.ask(lambda client: client._get("/livez", {"probe": "7"})))["live"]
+
+
+@pytest.mark.parametrize("named", [{"campaign": "pilto"}, {"campaign": "pilot", "run": "r2"}, {"run": "r2"}])
+async def test_what_was_never_opened_has_no_usage_and_not_one_of_nothing(plane: ControlPlane, named: dict[str, str]) -> None:
+    await plane.opened("r1")
+    assert (await declined(plane, lambda client: client.usage("run", **named))).status == 404
+    if "campaign" in named:
+        assert (await declined(plane, lambda client: client.keys(**named))).status == 404
+    assert (await plane.ask(lambda client: client.usage("run", campaign="pilot", run="r1")))["groups"] == []
 
 
 async def test_the_clock_is_shown_and_accepted(plane: ControlPlane) -> None:
