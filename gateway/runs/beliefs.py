@@ -34,7 +34,8 @@ class Difference:
         match self.why:
             case "differs":
                 meant = f" ({self.limit})" if self.limit else ""
-                return f"{self.name}{meant} is {self.found}, not {self.expected}"
+                kind = "the text " if isinstance(self.expected, str) and not isinstance(self.found, str) else ""
+                return f"{self.name}{meant} is {self.found}, not {kind}{self.expected}"
             case "ambiguous":
                 return f"{self.name} fits {len(self.fits)} limits: {', '.join(self.fits[:FITS_SHOWN])}; name one of them"
             case _:

@@ -274,4 +274,4 @@ def _check_texts(run: str, **texts: str) -> None:
     if run:
         _check_name("run", run)
     for what, text in texts.items():
-        check_text(what, text)
+        check_text(what.replace("_", " "), text)

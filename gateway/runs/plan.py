@@ -6,6 +6,7 @@ What is planned and does not happen is missing: never a failure, never a zero.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -58,8 +59,8 @@ def plan_details(plan: Sequence[PlannedRun]) -> dict[str, object]:
             cause = "It is planned twice." if planned.run in seen else "Names are 1 to 64 of a-z 0-9 . _ - and begin with a letter or digit."
             raise Declined(f"{planned.run!r} can't be planned.", cause, "Name each planned run once.", code="invalid")
         seen.add(planned.run)
-        for text in (planned.task, planned.label):
-            check_text("plan", text)
+        for what, text in (("task", planned.task), ("label", planned.label)):
+            check_text(f"{what} of {planned.run}", text)
     return {"plan": [[planned.run, planned.task, planned.label, planned.repeat] for planned in plan]} if plan else {}
 
 
@@ -78,8 +79,15 @@ def check_made(made: Made) -> None:
 
 
 def check_text(what: str, text: str) -> None:
-    """Raises Declined."""
-    if len(text) > TEXT_MAX or not text.isprintable():
-        raise Declined(
-            f"This {what} can't be put on record.", f"It is longer than {TEXT_MAX} characters or not printable.", "Use a shorter one.", code="invalid"
-        )
+    """Raises Declined. Two texts that look alike must be the same: reports sum by them, and attempts at a task are counted."""
+    if len(text) > TEXT_MAX:
+        cause, mend = f"It is longer than {TEXT_MAX} characters.", "Use a shorter one."
+    elif not text.isprintable():
+        cause, mend = "It holds a character that can't be seen.", "Leave out line ends, tabs and control characters."
+    elif text != text.strip():
+        cause, mend = "It begins or ends with a blank.", "Leave the blank out."
+    elif not unicodedata.is_normalized("NFC", text):
+        cause, mend = "Its accents are characters of their own: two that look alike would be two.", "Write it in Unicode's composed form (NFC)."
+    else:
+        return
+    raise Declined(f"This {what} can't be put on record.", cause, mend, code="invalid")

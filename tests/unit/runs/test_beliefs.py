@@ -93,12 +93,13 @@ def test_the_hashes_are_named_policy_and_limits() -> None:
 
 
 def test_a_difference_says_in_words_what_is_so() -> None:
-    unlike = differences({"day.requests": 40, "requests": 1, "run.request": 2, "policy": "x"}, HASHES, ALL, ALL)
+    unlike = differences({"day.requests": 40, "requests": 1, "run.request": 2, "policy": "x", "run.requests": "60"}, HASHES, ALL, ALL)
     assert [each.words for each in unlike] == [
         "day.requests (campaign.background.day.requests) is 30, not 40",
         "requests fits 4 limits: run.foreground.requests, run.requests, campaign.background.day.requests, campaign.requests; name one of them",
         "run.request is no limit here; the nearest is run.requests",
         f"policy is {'a' * 64}, not x",
+        "run.requests is 60, not the text 60",
     ]
     assert unlike[0].view()["limit"] == "campaign.background.day.requests"
 

@@ -9,6 +9,7 @@ from gateway.accounting.usage import Outcome
 from gateway.errors import LedgerUnavailable
 from gateway.runs.declined import Declined
 from gateway.runs.opening import OpenedRun
+from gateway.runs.plan import PlannedRun
 from tests.unit.runs.paper import POLICY, World, policy, until
 
 
@@ -46,6 +47,40 @@ async def test_a_name_that_is_none_opens_nothing(name: str) -> None:
         await world.runs.open_campaign(name, policy())
     assert declined.value.code == "invalid"
     assert world.book.posted == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("x" * 201, "longer"),
+        ("a\nb", "can't be seen"),
+        ("a\x1b[31m", "can't be seen"),
+        ("a\u202eb", "can't be seen"),
+        ("fix-parser ", "blank"),
+        (" ", "blank"),
+        ("cafe\u0301", "accents"),
+    ],
+)
+@pytest.mark.parametrize("what", ["task", "label", "idempotency_key"])
+async def test_a_text_that_could_be_taken_for_another_is_put_on_no_record(what: str, text: str, cause: str) -> None:
+    world = World()
+    await world.runs.open_campaign("pilot", policy())
+    with pytest.raises(Declined) as declined:
+        await world.runs.open_run("pilot", "r1", **{what: text})
+    assert declined.value.code == "invalid"
+    assert cause in declined.value.cause
+    if what != "idempotency_key":
+        with pytest.raises(Declined, match="r1"):
+            await world.runs.open_campaign("other", policy(), plan=[PlannedRun(**{"run": "r1", what: text})])
+    assert world.book.kinds() == ["OpenCampaign"]
+
+
+@pytest.mark.parametrize("text", ["", "fix parser", "caf\u00e9", "\u9879\u76ee", "\U0001f642"])
+async def test_any_other_text_stands_as_it_was_said(text: str) -> None:
+    world = World()
+    await world.runs.open_campaign("pilot", policy())
+    await world.runs.open_run("pilot", "r1", task=text, label=text)
+    assert (world.runs.run("pilot", "r1").task, world.runs.run("pilot", "r1").label) == (text, text)
 
 
 async def test_a_run_has_a_key_for_each_lane_of_the_policy_and_each_is_recognised() -> None:
