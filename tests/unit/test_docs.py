@@ -11,12 +11,15 @@ from pathlib import Path
 import click
 import pytest
 
+from gateway.accounting.quantity import Quantity
 from gateway.accounting.settling import Terms
 from gateway.accounting.usage import Outcome, Source
 from gateway.cli.root import root
+from gateway.control.bodies import ResultsBody
 from gateway.dialects.barred import BARRED
 from gateway.dialects.dialect import Wording
 from gateway.metrics.metrics import Metrics
+from gateway.policy.declared import ATTEMPTS, CONTEXT_TOKENS, PROMPT_TOKENS, SPAN_SECONDS, WALL_SECONDS
 from gateway.proxy import refused, refusing
 from gateway.proxy.answer_headers import LEFT_HEADERS
 from gateway.proxy.engine_told import MODEL_MISMATCH
@@ -109,6 +112,19 @@ def test_ids_and_retry_headers_stand_in_the_contract() -> None:
 
 def strings(path: Path) -> Iterator[str]:
     return (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def test_each_quantity_stands_among_the_limits_and_says_how_hard_it_is() -> None:
+    limited = {*Quantity, PROMPT_TOKENS, CONTEXT_TOKENS, WALL_SECONDS, SPAN_SECONDS, ATTEMPTS}
+    limits, hardness = (re.search(rf"^## {head}\n.*?(?=^## )", CONTRACT, re.MULTILINE | re.DOTALL) for head in ("Limits", "How hard a limit is"))
+    assert limits and hardness
+    assert [name for name in limited if f"`{name}`" not in limits[0]] == []
+    assert set(first_cells(hardness[0], "quantity")) == limited
+
+
+def test_each_turn_end_that_can_contradict_stands_in_the_contract() -> None:
+    ends = {word for option in ResultsBody.model_json_schema()["properties"]["turn_end"]["anyOf"] for word in option.get("enum", ())}
+    assert set(first_cells(CONTRACT, "declared `--turn-end`")) == ends - {"aborted", "failed"}
 
 
 def test_each_flag_of_a_settlement_stands_in_the_contract() -> None:
