@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 
 from gateway.cli.exits import Exit
@@ -30,3 +32,10 @@ def data_address(control: ControlClient) -> str:
             code="not_ready",
         )
     return address
+
+
+def called_as() -> str:
+    """How a shell calls this program again: by its name where it finds it, else as it was called now (`make run` puts nothing on the PATH)."""
+    if shutil.which("gateway"):
+        return "gateway"
+    return shlex.quote(sys.argv[0]) if not sys.argv[0].endswith(".py") else f"{shlex.quote(sys.executable)} -m gateway"

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.pasting import exports
+from gateway.cli.pasting import called_as, exports
 from gateway.cli.screen import Screen, with_screen
 
 if TYPE_CHECKING:
     from gateway.app import Gateway
 
 FOLDER = Path(".run")
-CURL = """curl {url}/chat/completions -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' -d '{body}'"""
+CURL = """curl {url}/chat/completions -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' -d {body}"""
 
 
 @click.command()
@@ -68,7 +69,7 @@ async def _opened(gateway: Gateway, model: str, folder: Path) -> dict[str, str]:
         "run": opened.run,
         "ledger": str(gateway.settings.ledger.path),
         "config": str(folder / "gateway.toml"),
-        "curl": CURL.format(url=url, key=key, body=body),
+        "curl": CURL.format(url=url, key=key, body=shlex.quote(body)),
     }
 
 
@@ -81,7 +82,8 @@ def _told(screen: Screen, made: dict[str, str]) -> None:
     for line in exports(made["address"], {"foreground": made["key"]})[1:]:
         click.echo(line)
     click.echo(f"\n{made['curl']}\n")
-    click.echo(f"Then: gateway --help; gateway usage --config {made['config']}; gateway run close {name} --config {made['config']}")
+    call, config = called_as(), shlex.quote(made["config"])
+    click.echo(f"Then: {call} --help; {call} usage --config {config}; {call} run close {name} --config {config}")
     click.echo("serving; Ctrl-C stops")
 
 

@@ -5,6 +5,7 @@ What is written there are ordinary files: who wants more copies them and goes on
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import tempfile
@@ -47,19 +48,23 @@ class Caps:
 def look_at(address: str) -> Fronted:
     """Asks a running model server what it is. Raises ConfigurationError where it does not answer as one."""
     address = address.rstrip("/").removesuffix("/v1")
+    if not address.startswith(("http://", "https://")):
+        raise _unlike(f"{address!r} is no address of a model server", "it begins with neither http:// nor https://", "name it so: http://HOST:PORT")
     try:
         listed = _get(address, "/v1/models")
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"there is no model server at {address}\n  cause: GET {address}/v1/models: {error}\n  mend:  start it, or name its address: http://HOST:PORT"
-        ) from error
+    except PermissionError as error:
+        mend = f"`gateway upstream probe {address} --credential-env VAR` prints its table with one; then a gateway.toml of your own and `gateway serve`"
+        raise _unlike(f"the server at {address} lets nobody in without a credential", f"GET {address}/v1/models: {error}", mend) from error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        why = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
+        raise _unlike(f"there is no model server at {address}", f"GET {address}/v1/models: {why}", "start it, or name its address: http://HOST:PORT") from error
     data = listed.get("data") if isinstance(listed, dict) else None
     names = [entry["id"] for entry in data or () if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
     if not names:
-        raise ConfigurationError(f"the server at {address} lists no models\n  cause: GET {address}/v1/models names none\n  mend:  load a model in it first")
+        raise _unlike(f"the server at {address} lists no models", f"GET {address}/v1/models names none", "load a model in it first")
     try:
         properties = _get(address, "/props")
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         properties = None
     slots = properties.get("total_slots") if isinstance(properties, dict) else None
     kind = "llama.cpp" if isinstance(properties, dict) and "default_generation_settings" in properties else "generic"
@@ -143,4 +148,9 @@ def _get(address: str, path: str) -> object:
         with _DIRECT.open(address + path, timeout=ASK_S) as answer:
             return json.loads(answer.read(1 << 20))
     except urllib.error.HTTPError as error:
-        raise ValueError(f"status {error.code}") from error
+        kind = PermissionError if error.code in (401, 403) else ValueError
+        raise kind(f"status {error.code}") from error
+
+
+def _unlike(problem: str, cause: str, mend: str) -> ConfigurationError:
+    return ConfigurationError(f"{problem}\n  cause: {cause}\n  mend:  {mend}")
