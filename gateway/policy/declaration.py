@@ -6,10 +6,11 @@ The description of a field is its documentation: a test holds the examples and t
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Annotated, Final, Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from gateway.dialects import ALSO, FAMILIES
 from gateway.policy.body_rules import BodyRules
@@ -45,7 +46,19 @@ PromptCounter = Literal["engine", "tiktoken:o200k_base", "tiktoken:cl100k_base",
 COUNTERS: Final[tuple[str, ...]] = get_args(PromptCounter)
 
 
-Price = Annotated[str, Field(pattern=r"^\d{1,9}(\.\d{1,9})?$")]
+def _price(value: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
+        raise ValueError(f'"{value}" is no price; write digits, and at most nine behind a point: "0.25"')
+    return value
+
+
+def _currency(value: str) -> str:
+    if not re.fullmatch(r"[A-Z]{3}", value):
+        raise ValueError(f'"{value}" is no currency; write its three capitals: "EUR"')
+    return value
+
+
+Price = Annotated[str, AfterValidator(_price)]
 """A text, since a number with a point would not be what was written."""
 
 
@@ -59,7 +72,7 @@ class ModelPolicy(Table):
     default_output_tokens: Positive | None = Field(default=None, description="output ceiling a choice of a call that names none")
     overhead_tokens: Amount | None = Field(default=None, description="tokens the template adds to any prompt, where the engine can't be asked to render one")
     image_tokens_max: Positive | None = Field(default=None, description="most prompt tokens that one picture can become")
-    price_currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] | None = Field(
+    price_currency: Annotated[str, AfterValidator(_currency)] | None = Field(
         default=None, description="currency of its price, for reports only: no limit depends on it"
     )
     price_input: Price | None = Field(default=None, description="price of a million input tokens, as a text of digits")

@@ -102,6 +102,10 @@ def read_text(path: File | str) -> str:
 
 
 def read_toml(text: str, file: str) -> tuple[dict[str, object], Report]:
+    if text.startswith("\ufeff"):
+        raise ConfigurationError(
+            f"{file}:1: begins with a byte order mark, which TOML does not allow; save it as UTF-8 without one (some editors: UTF-8, no BOM)"
+        )
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -24,6 +24,14 @@ def what_is_wrong(error: ErrorDetails, path: Path) -> str:
             return "missing: this key has no default"
         case "int_type" | "int_parsing" | "int_from_float":
             return f"{_shown(value)} is {_kind(value)}; write a whole number{_of(path)}{_instead(value, path)}"
+        case "tuple_type":
+            return f"{_shown(value)} is {_kind(value)}; write a list: {path[-1]} = [{_quoted(value)}]"
+        case "string_type" | "path_type":
+            return f"{_shown(value)} is {_kind(value)}; write a text: {path[-1]} = {_quoted(value)}"
+        case "bool_type":
+            return f"{_shown(value)} is {_kind(value)}; write true or false"
+        case "float_type":
+            return f"{_shown(value)} is {_kind(value)}; write a number, e.g. {path[-1]} = 0.9"
         case "greater_than_equal":
             return f"{_shown(value)} is too small: at least {context['ge']}{_unit(path)}"
         case "less_than_equal":
@@ -45,6 +53,11 @@ def unknown_word(value: object, allowed: list[str]) -> str:
     likely = close(value, allowed) if isinstance(value, str) else None
     meant = f"; did you mean {json.dumps(likely)}?" if likely else ""
     return f"{_shown(value)} is unknown; it is one of {', '.join(json.dumps(word) for word in allowed)}{meant}"
+
+
+def _quoted(value: object) -> str:
+    """As it would stand in quotes; of a list or a table nothing can be told."""
+    return '"…"' if isinstance(value, list | dict) else _shown(value if isinstance(value, str) else str(value))
 
 
 def _limit(largest: object) -> str:
