@@ -140,4 +140,12 @@ def show(campaign: str, reach: Reach, screen: Screen) -> None:
 def _row(campaign: Mapping[str, Any]) -> dict[str, object]:
     runs = campaign["runs"]
     state = f"{campaign['state']}, over" if campaign.get("over") else campaign["state"]
-    return {**campaign, "state": state, "opened_runs": sum(runs.values()), "open_runs": runs["open"]}
+    opened = sum(runs.values())
+    return {**campaign, "state": state, "opened_runs": opened, "open_runs": runs["open"], "missing": _missing(campaign, opened)}
+
+
+def _missing(campaign: Mapping[str, Any], opened: int) -> object:
+    """By name, or how many where only their number is planned; nothing where no run is."""
+    if "planned" not in campaign:
+        return None
+    return campaign.get("missing", []) or max(0, campaign["planned"] - opened if "missing" not in campaign else 0) or "none"

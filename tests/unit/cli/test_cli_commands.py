@@ -308,3 +308,21 @@ def test_a_call_is_explained_from_the_gateway_and_from_a_file(gateway: Gateway, 
     assert "used 10 input tokens, unknown output tokens (source counted); charged 1 requests, 10 input tokens, 50 output tokens" in told.stdout
     assert gateway("explain", "call-1", "--ledger", str(house.ledger_path)).stdout == told.stdout
     assert gateway("explain", "call-2", "--ledger", str(house.ledger_path)).exit_code != 0
+
+
+def test_a_campaign_shows_what_is_missing_by_number_or_by_name(gateway: Gateway, house: House) -> None:
+    plan = house.folder / "plan.csv"
+    plan.write_text("run\na\nb\n")
+    gateway("campaign", "open", "counted", "--policy", "pilot", "--planned", "2")
+    gateway("campaign", "open", "named", "--policy", "pilot", "--plan", str(plan))
+    gateway("campaign", "open", "free", "--policy", "pilot")
+
+    def missing(campaign: str) -> str:
+        return next(line.split()[-1] for line in gateway("campaign", "show", campaign).stdout.splitlines() if "missing so far" in line)
+
+    gateway("run", "open", "counted/a")
+    gateway("run", "open", "named/a")
+    assert [missing(name) for name in ("counted", "named", "free")] == ["1", "b", "-"]
+    gateway("run", "open", "counted/c")
+    gateway("run", "open", "named/b")
+    assert [missing(name) for name in ("counted", "named", "free")] == ["none", "none", "-"]
