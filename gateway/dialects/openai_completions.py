@@ -45,7 +45,7 @@ class OpenAICompletions:
         guard_inputs(body, "prompt")
         prompts = read_prompts(body.get("prompt"), "prompt")
         if prompts.count * choices > PROMPTS_MAX:
-            raise invalid("n", "smaller")
+            raise invalid("n", "smaller, or the prompts fewer: together they ask for more answers than one call may")
         stream = flag(body, "stream")
         asked_usage = flag(object_of(body, "stream_options"), "include_usage", "stream_options.")
         return CallRequest(

@@ -38,7 +38,7 @@ SETTINGS: Final = frozenset(
 def choices_of(body: Mapping[str, Any]) -> int:
     value = whole_number(body, "n", 1)
     if value is not None and value > CHOICES_MAX:
-        raise invalid("n", "smaller")
+        raise invalid("n", "at most one hundred and twenty-eight")
     return value or 1
 
 

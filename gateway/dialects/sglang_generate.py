@@ -46,7 +46,7 @@ class SglangGenerate:
         prompt = _prompt(body, allowed)
         choices = whole_number(sampling, "n", 1) or 1
         if choices > CHOICES_MAX:
-            raise invalid("sampling_params.n", "smaller")
+            raise invalid("sampling_params.n", "at most one hundred and twenty-eight")
         caps = [cap for cap in (smallest_cap(sampling, CAPS), smallest_cap(body, CAPS)) if cap is not None]
         return CallRequest(
             model=model if isinstance(model := body.get("model"), str) else "",

@@ -29,7 +29,7 @@ UNAVAILABLE_WORDS = {
     "ledger_unavailable": "The ledger cannot be written, so nothing is forwarded.",
     "clock": "The clock of the gateway needs to be confirmed by its operator, so nothing is forwarded.",
     "engine_unavailable": "The model server is not available.",
-    "overloaded": "Too many calls are waiting.",
+    "overloaded": "Too many calls are waiting, or too many connections are open.",
 }
 PASSING_CODES = frozenset(PASSING_WORDS)
 UNAUTHORIZED = Wording(kind=ReplyKind.UNAUTHORIZED, code="unauthorized", message="The key is missing or not known.", status=401)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from gateway.dialects import DIALECTS, FAMILIES, UTILITIES
 from gateway.dialects.barred import GUARDED, NOTHING, REMOTE, THING_OF, Allowed, key_of, tool_thing
 from gateway.dialects.dialect import BodyError, CallRequest, ForwardFacts
+from gateway.dialects.openai_settings import CHOICES_MAX
 from gateway.dialects.output_caps import BUDGETS, CAPS, MINIMA
+from gateway.dialects.retry_words import is_final_wording
 from tests.unit.dialects.allowing import allowing
 
 CHAT = DIALECTS["openai.chat"]
@@ -106,6 +108,13 @@ def test_a_number_that_is_none_is_refused_by_name(name: str, value: object) -> N
 def test_a_wrong_type_is_refused_by_name(fields: dict[str, Any], name: str) -> None:
     error = refused(**fields)
     assert (error.code, error.field_name, error.allow_key) == ("body_invalid", name, "")
+
+
+def test_how_many_choices_there_may_be_is_told_and_makes_nobody_try_again() -> None:
+    message = refused(n=129).message
+    assert message == "The field n must be at most one hundred and twenty-eight."
+    assert read(n=128, stream=True).choices == CHOICES_MAX == 128
+    assert is_final_wording(message)
 
 
 @pytest.mark.parametrize("name", ["Max_Tokens", "MAX_COMPLETION_TOKENS", "N", "Stream", "MODEL", "max_to\u212aens", "\u017ftore", "Temperature", "ID_SLOT"])
