@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import click
 
 from gateway.cli.configured import settings_path, with_config
+from gateway.cli.problems import Problem
 from gateway.client.control import ANSWER_S, CALL_S, ControlClient, ControlError
 from gateway.settings import Control, load_settings
 
@@ -28,6 +29,7 @@ SOCKET_VARIABLE: Final = "GATEWAY_SOCKET"
 CONTROL_VARIABLE: Final = "GATEWAY_CONTROL"
 TOKEN_VARIABLE: Final = "GATEWAY_TOKEN"
 CA_VARIABLE: Final = "GATEWAY_CA_FILE"
+WAIT_MAX_S: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,11 @@ class Reach:
 
     def _tcp(self) -> str:
         """An address on the network, where nothing that was said on the command line comes before it."""
-        return "" if self.socket is not None or self.config is not None else os.environ.get(CONTROL_VARIABLE, "")
+        address = "" if self.socket is not None or self.config is not None else os.environ.get(CONTROL_VARIABLE, "")
+        if address and not address.startswith(("http://", "https://")):
+            mend = f"write http://HOST:PORT or https://HOST:PORT; the path of a socket stands in {SOCKET_VARIABLE}"
+            raise Problem(f"{CONTROL_VARIABLE} is no address", f"it says {address!r}", mend)
+        return address
 
     def is_elsewhere(self) -> bool:
         """On another machine, as far as its address tells."""
@@ -71,6 +77,14 @@ class Reach:
         return load_settings(settings).control.socket if settings else Control().socket
 
 
+class _Seconds(click.FloatRange):
+    """`nan` is in every range that Python is asked for."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        return seconds if seconds == seconds else self.fail(f"{value} is no number of seconds.", param, ctx)
+
+
 def with_gateway(command: Callable[..., R]) -> Callable[..., R]:
     """Gives a command `--socket`, `--config` and `--timeout`, and the `reach` they make."""
 
@@ -84,7 +98,7 @@ def with_gateway(command: Callable[..., R]) -> Callable[..., R]:
     @click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0, min_open=True),
+        type=_Seconds(min=0, min_open=True, max=WAIT_MAX_S),
         metavar="SECONDS",
         help=f"Longest wait for an answer. [default: {ANSWER_S:g}; closing: {CALL_S:g}, for calls that an engine would not stop]",
     )

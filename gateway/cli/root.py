@@ -38,7 +38,7 @@ from gateway.cli.upstream import upstream
 from gateway.cli.usage import usage
 from gateway.cli.version import version
 from gateway.client.control import ControlError
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, LedgerUnavailable
 
 
 class _ReaderGone(Exception):
@@ -74,6 +74,10 @@ class Root(click.Group):
             # What is still buffered has nobody to go to: else Python complains at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return Exit.PIPE_CLOSED
+        except Exception as error:
+            if type(error).__module__ != "sqlite3":  # not loaded for what needs no ledger
+                raise
+            return _failed(from_gateway_error(LedgerUnavailable(str(error))), as_json)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -18,6 +18,7 @@ from gateway.cli.upstreams import drain, list_, resume
 from gateway.errors import EngineFailure
 from gateway.settings.declaration import UpstreamSettings
 from gateway.settings.loading import settings_from_text
+from gateway.settings.settings import wrong_with_secret
 
 if TYPE_CHECKING:
     from gateway.upstream.probe import Probed
@@ -106,8 +107,8 @@ def _credential(variable: str) -> str | None:
     if not variable:
         return None
     value = os.environ.get(variable, "").strip()
-    if not value:
-        raise Problem(f"the environment variable {variable} is not set", "--credential-env names a variable, not the secret itself", f"export {variable}=…")
+    if wrong := wrong_with_secret(variable, value):
+        raise Problem(wrong, "--credential-env names a variable, not the secret itself", f"export {variable}=…")
     return value
 
 

@@ -2,7 +2,7 @@
 
 The rule: it imports nothing of the gateway's other rooms, only the standard library, so that a driver may copy the folder.
 
-* control.py: `ControlClient`, one method a route; unix_socket.py: HTTP over a Unix socket
+* control.py: `ControlClient`, one method a route; addresses.py: from an address to a connection; unix_socket.py: HTTP over a Unix socket
 * dispatch.py: `DispatchWriter`, a dispatch record for a driver of its own; gateway-dispatch-1.schema.json beside it says its form
 * driver.py: `Driver` and `AsyncDriver`: a run from its opening to its receipt
 * ready.py: whether the gateway is ready, as a command for a container's health check

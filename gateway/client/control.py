@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-from gateway.client.unix_socket import UnixConnection
+from gateway.client.addresses import bearer, connection_to
 
 ANSWER_S = 30.0
 """How long the gateway may take to answer what it need not wait for."""
@@ -228,10 +227,12 @@ class ControlClient:
 
     @contextmanager
     def _asked(self, method: str, path: str, body: bytes | None, wait_s: float) -> Iterator[http.client.HTTPResponse]:
-        connection = self._connection(wait_s)
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection, headers = connection_to(self.address, wait_s, self._ca_file), bearer(self._token)
+        except ValueError as error:
+            raise ControlError("The gateway can't be asked.", str(error), "Mend the address, the token or the authority's file, then ask again.") from error
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         try:
             with self._worded(wait_s):
                 connection.request(method, path, body, headers)
@@ -255,15 +256,6 @@ class ControlClient:
         except (OSError, http.client.HTTPException) as error:
             cause = f"The connection to {self.address} broke: {error!r}."
             raise ControlError("The gateway can't be reached.", cause, "See whether it still runs and what was done, then ask again.") from error
-
-    def _connection(self, wait_s: float) -> http.client.HTTPConnection:
-        parts = urlsplit(self.address)
-        if parts.scheme == "http":
-            return http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=wait_s)
-        if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=self._ca_file)
-            return http.client.HTTPSConnection(parts.hostname or "", parts.port or 443, timeout=wait_s, context=context)
-        return UnixConnection(Path(self.address), wait_s)
 
 
 def _error(status: int, content: bytes) -> ControlError:

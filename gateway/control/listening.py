@@ -8,7 +8,7 @@ from pathlib import Path
 from aiohttp import web
 
 from gateway.errors import ConfigurationError
-from gateway.settings.listeners import BoundSocket
+from gateway.settings.listeners import BoundSocket, in_words
 
 SHUTDOWN_S = 5.0
 """How long an answer that is under way may take when the gateway stops."""
@@ -63,7 +63,7 @@ class TcpListener:
         except OSError as error:
             await self._runner.cleanup()
             raise ConfigurationError(
-                f"{self._named}: can't listen on {self.host}:{self.port}: {error.strerror}; choose another address, or end what listens there"
+                f"{self._named}: can't listen on {self.host}:{self.port}: {in_words(error)}; choose another address, or end what listens there"
             ) from error
         self.port = self._runner.addresses[0][1]
 

@@ -61,6 +61,9 @@ class PolicyShelf:
     def fill(self) -> list[str]:
         """At start: every file that is right; why the others are not, line by line. A wrong file keeps no gateway from serving."""
         self._kept, wrong = self._read()
+        if not self._kept and not wrong:
+            what = "holds no NAME.toml" if self.folder.is_dir() else "is no folder"
+            wrong = [f"{self.folder} {what}, so no campaign can open; `policies` of gateway.toml says which folder it is"]
         return wrong
 
     async def reload(self) -> Reloaded:
@@ -81,7 +84,8 @@ class PolicyShelf:
         """A name, not a path: a driver can't make the gateway read any file. Raises Problem, ConfigurationError."""
         name = name.removesuffix(".toml")
         if not NAME.fullmatch(name):
-            raise self._no_such(name)
+            cause = "Names are 1 to 64 of a-z 0-9 . _ - and begin with a letter or digit; never a path."
+            raise Problem(404, "not_found", f"There is no policy {name!r}.", cause, "Name a file of the folder without its ending, or rename the file.")
         async with self._lock:
             kept = self._kept.get(name)
             if kept is not None:

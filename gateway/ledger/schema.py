@@ -16,6 +16,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     """Raises LedgerUnavailable."""
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_MS / 1000, cached_statements=256)
+        _check_ours(connection, path)  # before anything is changed: a slip in a path must not make a ledger of another program's file
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY", "wal_autocheckpoint = 4000"):
             connection.execute(f"PRAGMA {pragma}")
     except sqlite3.Error as error:
@@ -40,7 +41,16 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         raise LedgerUnavailable(f"{path}: {error}") from error
     if version == 0:
         raise LedgerUnavailable(f"{path} is not a ledger")
+    _check_ours(connection, path)
     return connection
+
+
+def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises LedgerUnavailable for a SQLite file of something else."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")}
+    if tables and "journal" not in tables:
+        connection.close()
+        raise LedgerUnavailable(f"{path} is a SQLite file of something else: it has a table {min(tables)}, and none of a ledger")
 
 
 def _open_and_ask(address: str) -> tuple[sqlite3.Connection, int]:

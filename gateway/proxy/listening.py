@@ -12,7 +12,7 @@ from gateway.proxy.exchange import answer
 from gateway.proxy.refusing import BAD_REQUEST, refusal_wording
 from gateway.services import Services
 from gateway.settings.declaration import Data
-from gateway.settings.listeners import BoundSocket, server_tls
+from gateway.settings.listeners import BoundSocket, in_words, server_tls
 from gateway.upstream.call import Refusal
 
 BACKLOG = 1024
@@ -65,21 +65,22 @@ class DataListener:
         except OSError as error:
             await self.stop()
             raise ConfigurationError(
-                f"data.listen: can't listen on {self.host}:{self.port}: {error.strerror}; choose another address, or end what listens there"
+                f"data.listen: can't listen on {self.host}:{self.port}: {in_words(error)}; choose another address, or end what listens there"
             ) from error
         except ConfigurationError:
             await self.stop()
             raise
 
     async def _open(self, site: web.BaseSite) -> None:
-        self._sites.append(site)
         await site.start()
+        self._sites.append(site)
 
     async def stop_accepting(self) -> None:
-        for site in self._sites:
-            await site.stop()
+        while self._sites:
+            await self._sites.pop().stop()
 
     async def stop(self) -> None:
+        self._sites.clear()
         await self._runner.cleanup()
         if self._socket is not None:
             self._socket.remove()

@@ -32,6 +32,8 @@ def _check_listeners(table: SettingsTable, report: Report) -> None:
     data, control = table.data, table.control
     if data.listen == "none" and data.socket is None:
         report.add(("data", "listen"), "agents could come in nowhere; name a socket in data.socket, or an address here")
+    if data.socket is not None and data.socket == control.socket:
+        report.add(("data", "socket"), "is control.socket too: agents and drivers never share one; give it a path of its own")
     if control.listen is not None and control.token_env is None:
         report.add(("control", "listen"), "whoever reaches it may spend; name the variable that holds its token in control.token_env")
     if control.token_env is not None and control.listen is None:

@@ -36,6 +36,11 @@ class BoundSocket:
             pass
 
 
+def in_words(error: OSError) -> str:
+    """What the system says, without what a library adds to it."""
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror)
+
+
 def server_tls(named: str, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     """None where no certificate is named. Raises ConfigurationError where it can't be used."""
     if cert is None or key is None:

@@ -15,6 +15,15 @@ from gateway.settings.checks import misfits
 from gateway.settings.declaration import Bounds, Capture, Control, Data, LedgerSettings, SettingsTable, UpstreamSettings
 
 
+def wrong_with_secret(variable: str, value: str) -> str:
+    """Why what an environment variable holds can't go out in a header; empty where it can. Says nothing of what it is."""
+    if not value:
+        return f"the environment variable {variable} is not set"
+    if not (value.isascii() and value.isprintable()):
+        return f"the environment variable {variable} holds a character that no header may hold, e.g. the end of a line; set it to the secret alone"
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     file: str
@@ -80,7 +89,6 @@ class Settings:
         if variable is None:
             return None
         value = environment.get(variable, "").strip()
-        if not value:
-            place = ("upstreams", upstream, "credential_env")
-            raise ConfigurationError(f"{self.where(place)}: upstreams.{upstream}.credential_env: the environment variable {variable} is not set")
+        if wrong := wrong_with_secret(variable, value):
+            raise ConfigurationError(f"{self.where(('upstreams', upstream, 'credential_env'))}: upstreams.{upstream}.credential_env: {wrong}")
         return value

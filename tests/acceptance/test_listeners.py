@@ -122,7 +122,24 @@ def test_the_two_planes_never_answer_for_each_other(tmp_path: Path) -> None:
     ],
 )
 def test_a_listener_that_can_not_be_is_told_with_its_setting(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
-    gateway = GatewayProcess(tmp_path, "http://127.0.0.1:9", settings=settings)
-    with pytest.raises(AssertionError, match=words):
+    assert words in not_begun(GatewayProcess(tmp_path, "http://127.0.0.1:9", settings=settings))
+
+
+@pytest.mark.parametrize("table", ["data", "control"])
+def test_an_address_that_is_taken_is_told_with_its_setting_and_is_no_fault_of_the_gateway(tmp_path: Path, table: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        more = {"token_env": "CONTROL_TOKEN"} if table == "control" else {}
+        gateway = GatewayProcess(tmp_path, "http://127.0.0.1:9", settings={table: {"listen": address, **more}}, env={"CONTROL_TOKEN": TOKEN})
+        assert f"{table}.listen: can't listen on {address}: Address already in use; choose another address" in not_begun(gateway)
+
+
+def not_begun(gateway: GatewayProcess) -> str:
+    """What it says that does not begin: three lines, as of any mistake of a person's."""
+    with pytest.raises(AssertionError) as caught:
         gateway.start()
     gateway.close()
+    said = str(caught.value)
+    assert "(status 2)" in said and "problem: " in said and "mend: " in said
+    assert "Traceback" not in said
+    return said

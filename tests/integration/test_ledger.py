@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -152,6 +153,21 @@ def test_a_ledger_of_a_later_release_is_not_touched(tmp_path: Path):
     with pytest.raises(ConfigurationError, match="schema 999"):
         Ledger.open(tmp_path / "ledger.db")
     LedgerLock(tmp_path / "ledger.db").release()
+
+
+@pytest.mark.parametrize("version", [0, 2, 99])
+def test_a_file_of_another_program_is_not_made_a_ledger(tmp_path: Path, version: int):
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE bookmarks (url)")
+        other.execute(f"PRAGMA user_version = {version}")
+        other.commit()
+    before = path.read_bytes()
+    for opening in (Ledger.open, LedgerReader):
+        with pytest.raises(LedgerUnavailable, match=r"of something else: it has a table bookmarks|is not a ledger"):
+            opening(path)
+    assert path.read_bytes() == before
+    assert sorted(found.name for found in tmp_path.iterdir() if found.name.startswith("other.db-")) == []
 
 
 def test_an_address_is_a_path_or_names_its_store(tmp_path: Path):

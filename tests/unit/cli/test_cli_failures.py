@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -131,6 +133,48 @@ def test_no_line_ever_shows_a_traceback(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-m", "gateway", *line], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
         assert done.returncode in (2, 4), line
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"GATEWAY_CONTROL": "127.0.0.1:9465"}, "GATEWAY_CONTROL is no address"),
+        ({"GATEWAY_CONTROL": "http://127.0.0.1:port"}, "is no http://HOST:PORT"),
+        ({"GATEWAY_CONTROL": "http://[::1"}, "is no http://HOST:PORT"),
+        ({"GATEWAY_CONTROL": "http://"}, "names no host"),
+        ({"GATEWAY_CONTROL": "http://127.0.0.1:9", "GATEWAY_TOKEN": "topsecret\nx"}, "The token holds a character"),
+        ({"GATEWAY_CONTROL": "http://127.0.0.1:9", "GATEWAY_TOKEN": "topsecr\u20act"}, "The token holds a character"),
+        ({"GATEWAY_CONTROL": "https://127.0.0.1:9", "GATEWAY_CA_FILE": "none.pem"}, "none.pem can't be used"),
+    ],
+)
+def test_an_environment_that_leads_nowhere_is_told_in_three_lines(
+    alone: Gateway, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], words: str
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    done = alone("run", "list")
+    assert done.exit_code in (Exit.USAGE, Exit.UNREACHABLE) and words in done.stderr
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["problem", "cause", "mend"]
+    assert "topsec" not in done.stderr
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300", "0", "-1"])
+def test_a_wait_without_an_end_is_no_wait(alone: Gateway, seconds: str) -> None:
+    assert alone("run", "list", "--timeout", seconds).exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize("line", [("usage",), ("receipt", "c/r"), ("explain", "call-1"), ("report", "c"), ("ledger", "verify"), ("capture", "show", "call-1")])
+def test_a_ledger_that_is_none_is_told_in_three_lines(alone: Gateway, tmp_path: Path, line: tuple[str, ...]) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        other.execute("CREATE TABLE bookmarks (url)")
+        other.execute("PRAGMA user_version = 2")
+    with contextlib.closing(sqlite3.connect(tmp_path / "damaged.db")) as damaged:
+        damaged.execute("CREATE TABLE journal (url)")  # of its name only
+        damaged.execute("PRAGMA user_version = 2")
+    for file in ("other.db", "damaged.db"):
+        done = alone(*line, "--ledger", file)
+        assert done.exception is None or isinstance(done.exception, SystemExit)
+        assert done.exit_code in (Exit.USAGE, Exit.NOT_SO) and "Traceback" not in done.output
 
 
 def test_a_reader_that_goes_away_is_no_failure_of_ours(house: House) -> None:

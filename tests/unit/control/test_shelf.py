@@ -53,6 +53,22 @@ async def test_what_was_read_at_the_start_is_given_out_until_a_reload_and_it_is_
     assert (taken.loaded.hash, taken.note) == (after, "")
 
 
+def test_a_folder_without_a_policy_is_said_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder, words in ((tmp_path, "holds no NAME.toml"), (tmp_path / "none", "is no folder"), (tmp_path / "file", "is no folder")):
+        [line] = PolicyShelf(folder, keeps_all).fill()
+        assert line.startswith(f"{folder} {words}")
+
+
+@pytest.mark.parametrize("name", ["../policies/pilot", "My Policy", "", ".hidden"])
+async def test_a_policy_is_named_as_campaigns_are(tmp_path: Path, name: str) -> None:
+    (tmp_path / "My Policy.toml").write_text(TEXT.replace("NUMBER", "1"))
+    with pytest.raises(Problem) as told:
+        await PolicyShelf(tmp_path, keeps_all).take(name)
+    assert told.value.status == 404
+    assert "1 to 64 of a-z" in told.value.cause
+
+
 async def test_one_wrong_file_keeps_all_the_others_as_they_were(tmp_path: Path, write: Write) -> None:
     before = write("pilot", 1)
     shelf = PolicyShelf(tmp_path, keeps_all)

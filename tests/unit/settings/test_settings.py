@@ -42,6 +42,13 @@ def test_a_credential_comes_from_the_environment() -> None:
     assert settings_from_text(SMALLEST, "gateway.toml").credential("local", {}) is None
 
 
+@pytest.mark.parametrize("secret", ["sec\nret: x", "sec\rret", "s\u00e9cret", "sec\x00ret"])
+def test_a_credential_that_no_header_may_hold_is_told_and_not_shown(secret: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"gateway.toml:4: upstreams\.local\.credential_env: .* TOKEN holds a character that no header") as told:
+        settings_from_text(SMALLEST + 'credential_env = "TOKEN"\n', "gateway.toml").credential("local", {"TOKEN": secret})
+    assert "ret" not in str(told.value).replace("secret alone", "")
+
+
 def test_limits_of_the_gateway_have_a_name_and_an_origin() -> None:
     settings = settings_from_text(SMALLEST + '[limits]\ntimezone = "UTC"\nday.requests = 5\nbackground.requests = 4\nmodel.m.requests = 3\n', "gateway.toml")
     assert settings.origins == {
