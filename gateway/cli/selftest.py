@@ -41,7 +41,10 @@ def selftest(
     """
     if bool(url) == bool(socket):
         raise Problem("one way in must be named", "--gateway and --socket exclude each other", "gateway selftest --gateway http://HOST:PORT, or --socket PATH")
-    tried = inside.selftest(inside.Asked(url, socket, key, engines, outside, allow, ca_file, scan))
+    asked = inside.Asked(url, socket, key, engines, outside, allow, ca_file, scan)
+    if wrong := inside.slip(asked):
+        raise Problem(wrong, "what is not tried would pass for closed", "write HOST:PORT; of the gateway http://HOST:PORT or https://HOST:PORT")
+    tried = inside.selftest(asked)
     screen.present(inside.document(tried), *(Line(printable(line)) for line in inside.written(tried)))
     if not inside.good(tried):
         context.exit(Exit.NOT_SO)

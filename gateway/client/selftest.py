@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import random
+import re
 import socket
 import ssl
 import struct
@@ -23,7 +24,6 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 TRY_S = 2.0
-"""Of each try."""
 SIDE_BY_SIDE = 64
 FILES_MAX = 100_000
 """Looked at in search of sockets."""
@@ -31,9 +31,8 @@ CONTROL_PATHS = ("/v1/campaigns", "/v1/keys", "/v1/usage", "/v1/status", "/metri
 """None of them is answered on the agents' listener."""
 PORTS = (53, 8000, 8001, 8081, 1234, 3000, 5000, 8090, 9090, 9464, 9465, 11434, 30000)
 """Of the gateway's host: engines, the control plane and metrics are usually there. `--scan` tries all."""
-METADATA = "169.254.169.254:80"
+METADATA, NAME = "169.254.169.254:80", "example.com"
 FOLDERS = ("/run", "/tmp", "/var/lib/docker")
-NAME = "example.com"
 REPEATED = {
     "engine": "HOST:PORT of an engine, which must not be reached",
     "outside": "any other HOST:PORT that must not be reached",
@@ -42,8 +41,6 @@ REPEATED = {
 
 
 class Tried(NamedTuple):
-    """One try."""
-
     what: str
     target: str
     reached: bool
@@ -61,11 +58,16 @@ class Asked(NamedTuple):
     key: str = ""
     engines: Sequence[str] = ()
     outside: Sequence[str] = ()
-    """HOST:PORT that must not be reached: the user names what lies behind this sandbox's walls."""
     allow: Sequence[str] = ()
-    """HOST:PORT or socket path that may be reached: the sandbox's own."""
     ca_file: str = ""
     scan: bool = False
+
+
+def slip(asked: Asked) -> str:
+    """What can't be tried as it is written, and would pass for closed; empty where all can."""
+    wrong = [one for one in (*asked.engines, *asked.outside) if not re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}", one)]
+    wrong += [asked.gateway] if asked.gateway and not re.match("https?://[^/:]", asked.gateway) else []
+    return f"{wrong[0]!r} is no {'http://' if wrong[0] == asked.gateway else ''}HOST:PORT, so it can't be tried" if wrong else ""
 
 
 def selftest(asked: Asked) -> list[Tried]:
@@ -123,10 +125,8 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _targets(asked: Asked) -> Iterator[tuple[str, str]]:
-    for engine in asked.engines:
-        yield "engine", engine
-    for target in asked.outside:
-        yield "outside", target
+    yield from (("engine", target) for target in asked.engines)
+    yield from (("outside", target) for target in asked.outside)
     yield "metadata", METADATA
     parts = urlsplit(asked.gateway)
     if parts.hostname:
@@ -208,9 +208,7 @@ def _routes(asked: Asked) -> Iterator[Tried]:
         if asked.outside:
             yield Tried("default route", device, False, False, "there is one; what lies behind it was tried above")
         else:
-            yield Tried(
-                "default route", device, True, False, "there is one, and nothing behind it was tried: name addresses that must not answer with --outside"
-            )
+            yield Tried("default route", device, True, False, "there is one, and nothing behind it was tried: name what must not answer with --outside")
     if not found:
         yield Tried("default route", "none", False, False, "no way out is known here")
 
@@ -290,6 +288,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document instead of text")
     given = parser.parse_args(arguments)
     asked = Asked(given.gateway, given.socket, given.key, given.engine, given.outside, given.allow, given.ca_file, given.scan)
+    if wrong := slip(asked):
+        parser.error(wrong)
     tried = selftest(asked)
     print(json.dumps(document(tried), indent=2) if given.as_json else "\n".join(written(tried)))
     return 0 if good(tried) else 1

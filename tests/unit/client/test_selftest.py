@@ -41,6 +41,26 @@ def test_what_is_reached_is_named_and_what_is_not_is_summed_up() -> None:
     assert selftest.document(tried)["closed"] is False
 
 
+@pytest.mark.parametrize("target", ["engine", "engine:", "engine:port", "http://engine:80", "engine:123456", "::1:80", "en gine:80", ""])
+@pytest.mark.parametrize("option", ["--engine", "--outside"])
+def test_what_can_not_be_tried_does_not_pass_for_closed(capsys: pytest.CaptureFixture[str], option: str, target: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        selftest.main(["--gateway", "http://g:1", option, target])
+    assert ended.value.code == 2
+    assert "so it can't be tried" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("gateway", ["g:8080", "g", "http://", "http://:80", "ftp://g"])
+def test_a_gateway_is_named_by_its_url(gateway: str) -> None:
+    assert "no http://HOST:PORT" in selftest.slip(Asked(gateway))
+
+
+def test_every_right_way_to_name_a_target_can_be_tried() -> None:
+    targets = ("10.0.0.1:80", "[fd00::1]:443", "engine-1.lan:8080", "localhost:65535")
+    assert selftest.slip(Asked("https://[fd00::1]:8080", engines=targets, outside=targets)) == ""
+    assert selftest.slip(Asked(socket="/run/agents.sock")) == ""
+
+
 class Gateway(BaseHTTPRequestHandler):
     leaks = False
 
