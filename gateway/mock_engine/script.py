@@ -10,9 +10,12 @@ import dataclasses
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from gateway.errors import ConfigurationError
+
+
+_T = TypeVar("_T")
 
 
 class UsageForm(StrEnum):
@@ -171,8 +174,8 @@ def parse_playbook(data: Any) -> Playbook:
     rest = {name: value for name, value in data.items() if name not in _SERVER_FIELDS}
     if rest and "default" in own:
         raise ConfigurationError(f"mock engine script: {', '.join(sorted(rest))} beside `default`: move it inside")
-    playbook = Playbook(default=parse_script(own.get("default", rest)), queue=deque(parse_script(one) for one in own.get("list", [])))
-    for model, told in own.get("models", {}).items():
+    playbook = Playbook(default=parse_script(own.get("default", rest)), queue=deque(parse_script(one) for one in _kind("list", own.get("list", []), list)))
+    for model, told in _kind("models", own.get("models", {}), dict).items():
         if isinstance(told, list):
             playbook.model_queues[model] = deque(parse_script(one) for one in told)
         else:
@@ -181,7 +184,7 @@ def parse_playbook(data: Any) -> Playbook:
         if name in own:
             setattr(playbook, name, _whole(name, own[name]))
     playbook.slots = None if own.get("slots") is None else _whole("slots", own["slots"])
-    playbook.served = tuple(own.get("served", playbook.served))
+    playbook.served = tuple(map(str, _kind("served", own.get("served", [*playbook.served]), list)))
     return playbook
 
 
@@ -202,11 +205,11 @@ def _value(name: str, value: Any) -> Any:
         case "tool_calls":
             return _tool_calls(value)
         case "raw":
-            return tuple(_bytes(piece) for piece in ([value] if isinstance(value, str) else value))
+            return tuple(map(_bytes, [value] if isinstance(value, str) else _kind(name, value, list)))
         case "usage" | "die":
             return _member(UsageForm if name == "usage" else Die, name, value)
         case "headers":
-            return {str(key): str(text) for key, text in value.items()}
+            return {str(key): str(text) for key, text in _kind(name, value, dict).items()}
         case "ignore_cap" | "gzip" | "cancels_whole" | "ignores_leaving":
             if not isinstance(value, bool):
                 raise ConfigurationError(f"mock engine script: {name} is true or false, not {value!r}")
@@ -216,6 +219,14 @@ def _value(name: str, value: Any) -> Any:
         case "prompt_tokens" | "output_tokens" if value is None:
             return None
     return _whole(name, value)
+
+
+def _kind(name: str, value: Any, kind: type[_T]) -> _T:
+    """A tuple is a list: scripts are made in Python too."""
+    value = list(value) if isinstance(value, tuple) else value
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"mock engine script: {name} is {'an object' if kind is dict else 'a list'}, not {value!r}")
+    return value
 
 
 def _member(kind: type[UsageForm] | type[Die], name: str, value: Any) -> UsageForm | Die:
@@ -234,11 +245,17 @@ def _whole(name: str, value: Any) -> int:
 def _tool_calls(value: Any) -> tuple[ToolCall, ...]:
     """A number of calls to `tool_1`, `tool_2`, …, or a list of objects with name and arguments (text)."""
     if isinstance(value, int):
-        return tuple(ToolCall(name=f"tool_{number + 1}") for number in range(value))
+        return tuple(ToolCall(name=f"tool_{number + 1}") for number in range(_whole("tool_calls", value)))
+    for one in _kind("tool_calls", value, list):
+        if not isinstance(one, dict) or not {"name"} <= one.keys() <= {"name", "arguments"}:
+            raise ConfigurationError(f"mock engine script: a tool call is an object with name and arguments, not {one!r}")
     return tuple(ToolCall(name=str(one["name"]), arguments=str(one.get("arguments", "{}"))) for one in value)
 
 
 def _bytes(piece: Any) -> bytes:
     if isinstance(piece, str):
         return piece.encode()
-    return base64.b64decode(piece["base64"])
+    try:
+        return base64.b64decode(piece["base64"], validate=True)
+    except (TypeError, KeyError, ValueError) as error:
+        raise ConfigurationError(f'mock engine script: raw is a text, or {{"base64": …}}, or a list of these, not {piece!r}') from error

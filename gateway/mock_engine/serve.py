@@ -37,6 +37,8 @@ def main(*, listen: str, script: Path | None, log: Path | None, as_json: bool) -
     host, _, port = listen.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise ConfigurationError(f"--listen {listen}: write HOST:PORT, e.g. 127.0.0.1:8090 (port 0 takes a free one)")
+    if log is not None and not log.absolute().parent.is_dir():
+        raise ConfigurationError(f"--log {log}: there is no folder {log.absolute().parent}")
     try:
         serve(host=host.strip("[]"), port=int(port), log=log, script=script, say=_print_json if as_json else None)
     except OSError as error:

@@ -34,6 +34,20 @@ def test_an_unknown_field_or_a_wrong_type_is_an_error(wrong: object) -> None:
         parse_script(wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"models": [1]}, {"models": {"a": 5}}, {"models": {"a": [5]}}, {"list": {}}, {"list": [1]}, {"served": "m"}, {"default": []}, {"slots": "2"},
+        {"headers": 5}, {"tool_calls": [{"nam": "x"}]}, {"tool_calls": ["x"]}, {"tool_calls": {}}, {"tool_calls": -1}, {"raw": [{"x": 1}]}, {"raw": 5},
+        {"raw": [5]}, {"raw": [{"base64": "?"}]}, "x", 5, None,
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_playbook_of_another_shape_is_an_error_and_no_crash(wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match="mock engine script"):
+        parse_playbook(wrong)
+
+
 def test_a_bare_script_is_the_default_of_all_calls() -> None:
     playbook = parse_playbook({"output_tokens": 3, "slots": 2})
     assert playbook.slots == 2
