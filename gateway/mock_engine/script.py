@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 
 from gateway.errors import ConfigurationError
 
-
 _T = TypeVar("_T")
 
 
