@@ -93,7 +93,7 @@ def _preflight(driven: DrivenRun, expected: Mapping[str, int | str], lanes: Sequ
         driven.close(Results(turn_end="blocked"))
         raise Problem(
             "the run is not what was expected, so the command was not begun",
-            "\n".join(str(difference) for difference in failed.differences),
+            "\n".join(failed.words),
             "mend the policy or the expectation; the run is closed as blocked",
             exit_code=Exit.NOT_SO,
             code="preflight_failed",

@@ -28,11 +28,12 @@ _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 class PreflightFailed(Exception):
-    """What was expected is not so. `differences`: a line each."""
+    """What was expected is not so. `differences`: as they came, with `name`, `expected`, `found`, `why`; `words`: a line each."""
 
-    def __init__(self, differences: Sequence[Any]) -> None:
-        super().__init__("; ".join(str(difference) for difference in differences))
+    def __init__(self, differences: Sequence[Mapping[str, Any]]) -> None:
         self.differences = tuple(differences)
+        self.words = tuple(str(difference["message"]) for difference in differences)
+        super().__init__("; ".join(self.words))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from gateway.control.bodies import CloseCampaignBody, OpenCampaignBody, ReasonBody, read
+from gateway.control.problems import Problem
 from gateway.control.services import SERVICES
 from gateway.control.views import answer, campaign_view, receipt_view
 from gateway.runs.budget import limit_left_view
@@ -13,6 +14,9 @@ from gateway.runs.budget import limit_left_view
 async def open_campaign(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     body = await read(request, OpenCampaignBody)
+    if body.plan and body.planned not in (None, len(body.plan)):
+        cause = f"The plan has {len(body.plan)} runs, and {body.planned} are said to be planned."
+        raise Problem(400, "invalid", "planned and plan contradict each other.", cause, "Leave planned out.")
     taken = await services.shelf.take(body.policy)
     campaign, created = await services.runs.open_campaign(body.campaign, taken.loaded, body.planned, body.planned_runs())
     view = {**campaign_view(campaign, services.runs.in_flight), "created": created, **({"note": taken.note} if taken.note else {})}

@@ -31,6 +31,7 @@ async def note_reconciled(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     campaign = request.match_info["campaign"]
     body = await read(request, ReconciledBody)
+    services.runs.run(campaign, body.run) if body.run else services.runs.campaign(campaign)
     details = {"as_of": body.as_of, "classes": body.classes, "unexplained": body.unexplained, "sha256": body.sha256}
     event = Event(campaign=campaign, run=body.run, call_id="", name=RECONCILED, at_ms=services.ledger.now_ms(), details=details)
     posting = await services.ledger.post(event)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
+from gateway.control.problems import Problem
 from gateway.control.services import SERVICES
 from gateway.control.views import answer
-from gateway.errors import NotFound
 
 
 async def list_upstreams(request: web.Request) -> web.Response:
@@ -26,8 +26,8 @@ async def resume_upstream(request: web.Request) -> web.Response:
 
 def _drained(request: web.Request, drained: bool) -> Mapping[str, object]:
     services, name = request.app[SERVICES], request.match_info["upstream"]
+    named = [str(view["upstream"]) for view in services.upstream_view()]
+    if name not in named:
+        raise Problem(404, "not_found", f"There is no upstream {name!r}.", f"There are: {', '.join(named) or 'none'}.", "Name one of these.")
     services.drain(name, drained)
-    for view in services.upstream_view():
-        if view["upstream"] == name:
-            return view
-    raise NotFound(f"there is no upstream {name!r}")
+    return next(view for view in services.upstream_view() if view["upstream"] == name)

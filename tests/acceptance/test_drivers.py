@@ -75,7 +75,9 @@ def test_a_run_is_closed_with_what_its_driver_declared(socket: str, gateway: Gat
 def test_a_preflight_gives_each_difference(socket: str) -> None:
     with Driver(socket).run("pilot") as run, pytest.raises(PreflightFailed) as failed:
         run.preflight({"campaign.requests": 140, "run.requests": 5, "run.output_tokens": 1})
-    assert len(failed.value.differences) == 3
+    assert [difference["name"] for difference in failed.value.differences] == ["campaign.requests", "run.requests", "run.output_tokens"]
+    assert failed.value.words[:2] == ("campaign.requests is 40, not 140", "run.requests is 4, not 5")
+    assert str(failed.value) == "; ".join(failed.value.words)
 
 
 def test_a_run_whose_driver_fails_is_closed_all_the_same(socket: str, gateway: GatewayProcess) -> None:
@@ -138,7 +140,7 @@ def test_exec_begins_nothing_where_an_expectation_differs(socket: str, tmp_path:
     mark = tmp_path / "begun"
     done = executed(socket, "--campaign", "pilot", "--expect", "campaign.requests=140", "--", "touch", str(mark))
     assert done.returncode == 1
-    assert "campaign.requests" in done.stderr
+    assert "cause:   campaign.requests is 40, not 140\n" in done.stderr
     assert not mark.exists()
 
 

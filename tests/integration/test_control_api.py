@@ -343,6 +343,26 @@ async def test_what_a_probe_hangs_on_to_a_health_path_does_not_matter(plane: Con
     assert (await plane.ask(lambda client: client._get("/livez", {"probe": "7"})))["live"]
 
 
+async def test_what_is_put_on_record_of_a_reconciliation_is_of_what_was_opened(plane: ControlPlane) -> None:
+    await plane.opened("r1")
+    counts = {"as_of": 1, "classes": {"equal": 1}, "unexplained": 0, "sha256": "a" * 64}
+    for campaign, run in (("pilto", ""), ("pilot", "r2")):
+        refused = await declined(plane, lambda client, campaign=campaign, run=run: client.note_reconciled(campaign, run, counts))  # type: ignore[misc]
+        assert (refused.status, refused.code) == (404, "not_found")
+    assert (await plane.ask(lambda client: client.note_reconciled("pilot", "r1", counts)))["entry"]
+
+
+async def test_an_upstream_that_is_none_is_told_which_there_are(plane: ControlPlane) -> None:
+    refused = await declined(plane, lambda client: client.drain("far"))
+    assert (refused.status, refused.cause) == (404, "There are: local.")
+
+
+async def test_a_plan_and_a_number_that_contradict_each_other_open_nothing(plane: ControlPlane) -> None:
+    assert (await declined(plane, lambda client: client.open_campaign("c", "small", planned=5, plan=[{"run": "a"}]))).code == "invalid"
+    assert await plane.ask(lambda client: client.campaigns()) == []
+    assert (await plane.ask(lambda client: client.open_campaign("c", "small", planned=1, plan=[{"run": "a"}])))["planned"] == 1
+
+
 @pytest.mark.parametrize("named", [{"campaign": "pilto"}, {"campaign": "pilot", "run": "r2"}, {"run": "r2"}])
 async def test_what_was_never_opened_has_no_usage_and_not_one_of_nothing(plane: ControlPlane, named: dict[str, str]) -> None:
     await plane.opened("r1")
