@@ -68,7 +68,7 @@ class ControlPlane:
             shelf=PolicyShelf(self.policies, lambda _loaded: None),
             data_address=lambda: "http://127.0.0.1:8080",
             gate_view=lambda: {"waiting": 2},
-            upstream_view=lambda: [{"name": "local", "healthy": True}],
+            upstream_view=lambda: [{"upstream": "local", "healthy": True}],
             not_ready=lambda: self.why_not_ready,
             render_metrics=lambda: b"# HELP gateway_calls Calls.\n",
         )

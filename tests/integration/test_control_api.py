@@ -387,7 +387,7 @@ async def test_status_health_and_metrics(plane: ControlPlane) -> None:
     assert status["in_flight"] == 1
     assert status["calls"][0]["call"] == "c1"
     assert status["waiting"] == {"waiting": 2}
-    assert status["upstreams"] == [{"name": "local", "healthy": True}]
+    assert status["upstreams"] == [{"upstream": "local", "healthy": True}]
     assert "gateway_calls" in await plane.ask(lambda client: client.metrics())
     assert (await plane.ask(lambda client: client.ready()))["ready"]
     plane.why_not_ready = ["no upstream is healthy"]
