@@ -181,7 +181,8 @@ def test_usage_over_several_labels_is_refused_unless_it_is_asked_for(gateway: Ga
     assert "No total" in by_run.stdout and "engineering, production" in by_run.stdout
     alone = gateway("usage", "--by", "campaign", "--ledger", str(house.ledger_path))
     assert alone.exit_code != 0 and "--across-labels" in alone.stderr
-    assert gateway("usage", "--by", "campaign").exit_code == alone.exit_code
+    through = gateway("usage", "--by", "campaign")
+    assert through.exit_code == alone.exit_code and "--across-labels" in through.stderr
     asked = gateway("usage", "--by", "campaign", "--across-labels")
     assert asked.exit_code == 0 and "engineering, production" in asked.stdout
 
