@@ -15,8 +15,10 @@ class LedgerLock:
     """Held from the moment it is made until `release`."""
 
     def __init__(self, path: Path) -> None:
-        """Raises LedgerLocked, which names the holder; LedgerUnavailable where the folder can't be written."""
+        """Raises LedgerLocked, which names the holder; LedgerUnavailable where the folder can't be written, or one lock would not do."""
         real = path.resolve()  # one file, one lock, by whatever name it is called
+        if real.is_file() and (names := real.stat().st_nlink) > 1:
+            raise LedgerUnavailable(f"{path} has {names} names (hard links): under another one a second gateway could write it too; copy it and serve the copy")
         self.ledger = real
         self.path = real.with_name(real.name + ".lock")
         try:

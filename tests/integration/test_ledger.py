@@ -413,3 +413,7 @@ async def test_one_file_has_one_lock_by_whatever_name_it_is_called(ledger: Ledge
     (tmp_path / "other.db").symlink_to(tmp_path / "ledger.db")
     with pytest.raises(LedgerLocked):
         Ledger.open(tmp_path / "other.db")
+    (tmp_path / "hard.db").hardlink_to(tmp_path / "ledger.db")
+    with pytest.raises(LedgerUnavailable, match="2 names"):
+        Ledger.open(tmp_path / "hard.db")
+    assert not (tmp_path / "hard.db-wal").exists()
