@@ -99,7 +99,8 @@ def problem_of(error: Exception) -> Problem:
         case NotFound():
             return Problem(404, "not_found", str(error), "The ledger has no such entry.", "The listing commands show what there is.")
         case MixedLabels():
-            return Problem(400, "mixed_labels", "No total is given over several labels.", f"{error}.", "Ask for it with across_labels (--across-labels), or sum by label.")
+            mend = "Ask for it with across_labels (--across-labels), or sum by label."
+            return Problem(400, "mixed_labels", "No total is given over several labels.", f"{error}.", mend)
         case ZoneUnclear():
             return Problem(400, "zone", "Usage by day needs a time zone.", f"{error}.", "Name it (--zone), e.g. Europe/Berlin, or ask of one campaign.")
         case CommandRejected():

@@ -18,7 +18,7 @@ class LedgerLock:
         """Raises LedgerLocked, which names the holder; LedgerUnavailable where the folder can't be written, or one lock would not do."""
         real = path.resolve()  # one file, one lock, by whatever name it is called
         if real.is_file() and (names := real.stat().st_nlink) > 1:
-            raise LedgerUnavailable(f"{path} has {names} names (hard links): under another one a second gateway could write it too; copy it and serve the copy")
+            raise LedgerUnavailable(f"{path} has {names} names (hard links): under another one a second gateway could write it too; remove the others")
         self.ledger = real
         self.path = real.with_name(real.name + ".lock")
         try:
