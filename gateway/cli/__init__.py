@@ -53,9 +53,14 @@ nothing waits without an end.
 
 from __future__ import annotations
 
+import io
+import sys
+
 
 def main() -> None:
     """The entry point `gateway`."""
     from gateway.cli.root import root
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that can't show a letter gets its number, as on stderr
     root()

@@ -177,6 +177,17 @@ def test_a_ledger_that_is_none_is_told_in_three_lines(alone: Gateway, tmp_path: 
         assert done.exit_code in (Exit.USAGE, Exit.NOT_SO) and "Traceback" not in done.output
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_that_can_not_show_a_letter_gets_its_number(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "\u6a21.toml").write_text('apis = ["openai.chat"]\n[models."\u6a21"]\ncounter = "bytes"\n')
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding}
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "policy", "check", "\u6a21.toml"], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("\u6a21" if encoding == "utf-8" else "\\u6a21").encode() in done.stdout
+
+
 def test_a_reader_that_goes_away_is_no_failure_of_ours(house: House) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SOCKET": str(house.socket)}
     reading, writing = os.pipe()
