@@ -23,6 +23,7 @@ from gateway.policy.declared import ATTEMPTS, CONTEXT_TOKENS, PROMPT_TOKENS, SPA
 from gateway.proxy import refused, refusing
 from gateway.proxy.answer_headers import LEFT_HEADERS
 from gateway.proxy.engine_told import MODEL_MISMATCH
+from tests.support.storeys import BUDGETS_S
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
@@ -167,6 +168,11 @@ def test_every_room_is_named_in_the_architecture() -> None:
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\b((?:accounting|ledger|dialects|engines|tokenizers|upstream|proxy)/[a-z_]+\.py)", ARCHITECTURE))))
 def test_a_file_that_the_architecture_names_is_there(path: str) -> None:
     assert (ROOT / "gateway" / path).is_file()
+
+
+def test_the_budgets_of_the_tests_are_those_that_end_a_session() -> None:
+    told = {storey: float(seconds.replace(",", "")) for storey, seconds in re.findall(r"^\| `tests/(\w+)` \|.*\| ([\d,]+) s \|$", ARCHITECTURE, re.MULTILINE)}
+    assert told == BUDGETS_S
 
 
 # -- metrics
