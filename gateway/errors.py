@@ -11,6 +11,10 @@ class ConfigurationError(GatewayError):
     """A configuration file can't be used. The text names file, line, path, what is wrong and the mend."""
 
 
+class AddressUnavailable(ConfigurationError):
+    """Nothing can listen there now: it is taken, or not this machine's. Later it may be otherwise."""
+
+
 class LedgerUnavailable(GatewayError):
     """The ledger can't be written (locked, full disk, I/O error): nothing may be forwarded."""
 

@@ -25,7 +25,7 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.CONFLICT: "the run is closed, but a declared result contradicts what the gateway saw; the receipt lists each conflict",
     Exit.UNREACHABLE: "the gateway could not be reached over its control socket, or did not answer in time; a probed engine did not answer",
     Exit.REFUSED: "it answered and refused: no such campaign, run or key, already open with other arguments, ledger not writable; "
-    "a probed engine let nobody in",
+    "a ledger that is served or an address that is taken; a probed engine let nobody in",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
     Exit.PIPE_CLOSED: "the reader of the output went away",
 }

@@ -10,6 +10,7 @@ from gateway.cli.exits import Exit
 from gateway.cli.words import printable
 from gateway.client.control import ControlError
 from gateway.errors import (
+    AddressUnavailable,
     ClockUncertain,
     CommandRejected,
     ConfigurationError,
@@ -59,6 +60,10 @@ def from_gateway_error(error: GatewayError) -> Problem:
     """The errors of the house, each with the exit code that fits."""
     text = str(error) or type(error).__doc__ or type(error).__name__
     match error:
+        case AddressUnavailable():
+            return Problem(
+                "the gateway can't listen", text, "name another address, or end what listens there", exit_code=Exit.REFUSED, code="address_unavailable"
+            )
         case ConfigurationError() if (told := _told(text)) is not None:
             return told
         case ConfigurationError():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from gateway.errors import ConfigurationError
+from gateway.errors import AddressUnavailable
 from gateway.settings.listeners import BoundSocket, in_words
 
 SHUTDOWN_S = 5.0
@@ -62,9 +62,7 @@ class TcpListener:
             await web.TCPSite(self._runner, self.host, self.port, ssl_context=self._tls).start()
         except OSError as error:
             await self._runner.cleanup()
-            raise ConfigurationError(
-                f"{self._named}: can't listen on {self.host}:{self.port}: {in_words(error)}; choose another address, or end what listens there"
-            ) from error
+            raise AddressUnavailable(f"{self._named}: {self.host}:{self.port}: {in_words(error)}") from error
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from gateway.errors import ConfigurationError
+from gateway.errors import AddressUnavailable, ConfigurationError
 from gateway.ids import new_call_id
 from gateway.proxy.agent_connection import ConnectionBounds, Server, whole
 from gateway.proxy.body import plainly_framed
@@ -64,9 +64,7 @@ class DataListener:
                 await self._open(web.SockSite(self._runner, self._socket.bound, backlog=BACKLOG))
         except OSError as error:
             await self.stop()
-            raise ConfigurationError(
-                f"data.listen: can't listen on {self.host}:{self.port}: {in_words(error)}; choose another address, or end what listens there"
-            ) from error
+            raise AddressUnavailable(f"data.listen: {self.host}:{self.port}: {in_words(error)}") from error
         except ConfigurationError:
             await self.stop()
             raise
