@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 import orjson
 from aiohttp import web
@@ -120,10 +121,36 @@ def problem_of(error: Exception) -> Problem:
             return Problem(500, "internal", "The gateway failed at this.", type(error).__name__, "Its log has the details.")
 
 
+_WRONG: Final[Mapping[str, str]] = {
+    "extra_forbidden": "there is no such field",
+    "missing": "must be given",
+    "string_type": "must be a text",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than_equal": "must be {le} or less",
+    "less_than": "must be less than {lt}",
+    "string_too_short": "must have {min_length} character or more",
+    "string_too_long": "must have {max_length} characters or fewer",
+    "too_short": "must have {min_length} entry or more",
+    "too_long": "must have {max_length} entries or fewer",
+    "string_pattern_mismatch": "must be of the form {pattern}",
+    "json_invalid": "is no JSON: {error}",
+}
+"""What the library found -> what to write."""
+
+
 def _problem_of_body(error: ValidationError) -> Problem:
-    found = [
-        "{}: {}".format(".".join(str(part) for part in each["loc"]) or "body", each["msg"]) for each in error.errors(include_url=False, include_input=False)
-    ]
+    found = []
+    for each in error.errors(include_url=False, include_input=False):
+        words = _WRONG[each["type"]].format_map(each.get("ctx", {})) if each["type"] in _WRONG else each["msg"]
+        found.append(f"{'.'.join(map(str, each['loc'])) or 'body'}: {words}")
     return Problem(400, "invalid", "This request can't be read.", "; ".join(found) + ".", "Mend what is named and ask again.")
 
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from pydantic import ValidationError
 
 from gateway.accounting.limit import Shortfall
-from gateway.control.bodies import OpenCampaignBody
+from gateway.control import bodies, notes
+from gateway.control.bodies import Body, OpenCampaignBody
 from gateway.control.problems import STATUS, problem_of
 from gateway.errors import ClockUncertain, CommandRejected, ConfigurationError, LedgerCorrupt, LedgerLocked, LedgerUnavailable, MixedLabels, NotFound
 from gateway.runs.declined import Declined
@@ -51,6 +53,24 @@ def test_a_body_that_cant_be_read_names_each_field() -> None:
     assert problem.status == 400
     assert "policy: " in problem.cause
     assert "polici: " in problem.cause
+
+
+BODIES = [each for room in (bodies, notes) for each in vars(room).values() if isinstance(each, type) and issubclass(each, Body) and each is not Body]
+KINDS: list[object] = [5, -5, 1.5, True, None, "", "x" * 300, [], [1], {}, {"a": 1}, {"": "x"}, 10**20, ["a"] * 100]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_what_a_body_says_wrongly_is_told_in_our_words_for_every_field_and_kind(body: type[Body]) -> None:
+    said = [json.dumps({name: value}) for name in (*body.model_fields, "nope") for value in KINDS] + ["[]", "{", "5"]
+    causes = []
+    for text in said:
+        try:
+            body.model_validate_json(text)
+        except ValidationError as error:
+            causes.append(problem_of(error).cause)
+    assert len(causes) > 10
+    words = r"must be|must have|there is no such field|is no JSON"
+    assert [cause for cause in causes if not all(re.search(rf": ({words})", part) for part in cause.split("; "))] == []
 
 
 def test_a_limit_that_stood_in_the_way_is_told_with_its_numbers() -> None:
