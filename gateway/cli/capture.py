@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -72,7 +73,7 @@ def export(campaign: str, out: Path, run: str, outcome: str, ledger: Path | None
             runs = [str(row["run"]) for row in reader.runs(campaign) if run in ("", row["run"])]
             if not runs:
                 raise NotFound(f"there is no run {campaign}/{run}" if run else f"there is no campaign {campaign} with a run")
-            with out.open("x", encoding="utf-8") as file:
+            with open(out, "x", encoding="utf-8", opener=_private) as file:
                 for line in _lines(reader, store, campaign, runs, outcome):
                     written, without = written + 1, without + ("request" not in line)
                     file.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -101,6 +102,7 @@ def prune(campaign: str, before: datetime | None, everything: bool, dry_run: boo
     needed: set[str] = set()
     calls: list[str] = []
     with open_ledger(path) as reader:
+        reader.check_named(campaign)
         for found in _bodies(reader, store):
             goes = (not campaign or found.campaign == campaign) and (before_ms is None or found.at_ms < before_ms)
             (gone if goes else needed).update(found.digests.values())
@@ -116,6 +118,11 @@ def prune(campaign: str, before: datetime | None, everything: bool, dry_run: boo
             store.forget_answer(call)
     said = "would be removed" if dry_run else "removed"
     screen.present({"bodies": len(going), "bytes": freed, "removed": not dry_run}, Line(f"{len(going)} bodies of {freed} bytes {said}."))
+
+
+def _private(path: str, flags: int) -> int:
+    """What agents and models said is for the eyes of who asked, as it is where it was kept."""
+    return os.open(path, flags, 0o600)
 
 
 MEND: Final = "`gateway capture show CALL --json` says which bodies of a call are kept"

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from gateway.accounting.commands import Event
 from gateway.control.bodies import Body, Text, Tokens, read
+from gateway.control.reading import from_ledger
 from gateway.control.services import SERVICES
 from gateway.control.views import answer
 from gateway.reports.history import RECONCILED
@@ -32,6 +33,7 @@ async def note_reconciled(request: web.Request) -> web.Response:
     campaign = request.match_info["campaign"]
     body = await read(request, ReconciledBody)
     services.runs.run(campaign, body.run) if body.run else services.runs.campaign(campaign)
+    await from_ledger(request, lambda reader: reader.check_as_of(body.as_of))
     details = {"as_of": body.as_of, "classes": body.classes, "unexplained": body.unexplained, "sha256": body.sha256}
     event = Event(campaign=campaign, run=body.run, call_id="", name=RECONCILED, at_ms=services.ledger.now_ms(), details=details)
     posting = await services.ledger.post(event)

@@ -132,7 +132,8 @@ class LedgerReader:
         if number > last:
             raise NotYet(f"there is no entry {number} yet: the last is {last}")
 
-    def _check_named(self, campaign: str, run: str) -> None:
+    def check_named(self, campaign: str, run: str = "") -> None:
+        """Raises NotFound where what is named was never opened: a name that is misspelt is no name of nothing."""
         if campaign and not self.query("SELECT 1 FROM campaigns WHERE campaign = :campaign", campaign=campaign):
             raise NotFound(f"there is no campaign {campaign}")
         named = "SELECT 1 FROM runs WHERE run = :run AND (:campaign = '' OR campaign = :campaign) LIMIT 1"
@@ -207,7 +208,7 @@ class LedgerReader:
         Raises NotFound where what is named was never opened: that is no usage of nothing.
         """
         self.check_as_of(as_of)
-        self._check_named(campaign, run)
+        self.check_named(campaign, run)
         with self.at_one_moment() if by == "day" else nullcontext():
             table = self._as_of(as_of) if as_of else "call_records"
             sent = "status <> 'voided' AND (:campaign = '' OR campaign = :campaign) AND (:run = '' OR run = :run)"

@@ -48,8 +48,9 @@ async def tell(request: web.BaseRequest, route: Route, services: Services, agent
         return await agent.reply(openai_reply(guard_wording(error)))
     except Declined as error:
         return await agent.reply(openai_reply(guard_wording(BodyRefused("body_invalid", error.problem))))
-    except (LedgerUnavailable, ClockUncertain):
-        return await agent.reply(openai_reply(refusal_wording(Refusal(code="ledger_unavailable", final=False))))
+    except (LedgerUnavailable, ClockUncertain) as error:
+        code = "clock" if isinstance(error, ClockUncertain) else "ledger_unavailable"
+        return await agent.reply(openai_reply(refusal_wording(Refusal(code=code, final=False))))
     return await agent.reply(failed(unlike) if unlike else Reply(200, write({"passed": True, "differences": []})))
 
 

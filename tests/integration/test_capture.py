@@ -143,9 +143,17 @@ def test_an_export_names_each_call_and_what_is_not_there_is_said(tmp_path: Path)
         return done.exit_code, done.stdout + done.stderr
 
     assert typed("c", "--out", tmp_path / "out.jsonl") == (0, f"{tmp_path / 'out.jsonl'}: 4 calls, 4 of them without bodies.\n")
+    assert (tmp_path / "out.jsonl").stat().st_mode & 0o077 == 0
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["call_id"][5:] for line in lines] == ["c-a-foreground-0", "c-a-foreground-1", "c-b-foreground-0", "c-b-foreground-1"]
     assert [line.get("answer") for line in lines] == [None, None, None, {"choices": []}]
     for words, cause in ((("d",), "there is no campaign d"), (("c", "--run", "z"), "there is no run c/z")):
         status, told = typed(*words, "--out", tmp_path / "none.jsonl")
         assert (status, cause in told, (tmp_path / "none.jsonl").exists()) == (Exit.REFUSED, True, False), told
+
+
+def test_a_campaign_that_was_never_opened_has_nothing_to_prune(tmp_path: Path) -> None:
+    made(tmp_path / "ledger", "c", [MadeRun(run="a", lanes={"foreground": Lane(calls=1, input_tokens=10, output_tokens=2)})])
+    for campaign, status in (("c", Exit.OK), ("d", Exit.REFUSED)):
+        done = CliRunner().invoke(root, ["capture", "prune", "--campaign", campaign, "--ledger", str(tmp_path / "ledger")])
+        assert done.exit_code == status, done.output

@@ -349,6 +349,7 @@ async def test_what_is_put_on_record_of_a_reconciliation_is_of_what_was_opened(p
     for campaign, run in (("pilto", ""), ("pilot", "r2")):
         refused = await declined(plane, lambda client, campaign=campaign, run=run: client.note_reconciled(campaign, run, counts))  # type: ignore[misc]
         assert (refused.status, refused.code) == (404, "not_found")
+    assert (await declined(plane, lambda client: client.note_reconciled("pilot", "r1", {**counts, "as_of": 10**9}))).status == 404
     assert (await plane.ask(lambda client: client.note_reconciled("pilot", "r1", counts)))["entry"]
 
 
