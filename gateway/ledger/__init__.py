@@ -4,6 +4,7 @@ The rule: what `Ledger.post` has answered is on the disk, what it has not answer
 keeps, the books (`gateway.accounting.books`) decide; nothing in here knows a limit.
 
 * ledger.py      posting, group commit, balances at hand, when nothing may be admitted
+* gathering.py   how long commands wait for each other
 * committer.py   the one thread that writes, and how it recovers from a failed commit
 * store.py       what a store must do
 * sqlite.py      the SQLite store; schema.py opens and migrates its file, written.py finds what was written, many.py writes many rows in one step

@@ -1,6 +1,7 @@
 """The ledger as the rest of the house sees it: post a command, await its posting; what has been answered is on the disk.
 
-Lives in one event loop. Commands gather while a batch is being written and go as the next one (group commit), in the order in which they were posted.
+Lives in one event loop. Commands gather while a batch is being written, and a moment longer where more come, and go as the next one (group commit), in the
+order in which they were posted.
 What a reservation or an opening takes is taken from `balances` at the call of `post` and given back if it is not written; everything else changes them when
 it is written, before its future resolves. A future that is cancelled cancels nothing: who stops waiting for a reservation posts a void behind it.
 """
@@ -25,6 +26,7 @@ from gateway.ledger.clock import LedgerClock
 from gateway.ledger.committer import Committed, Committer
 from gateway.ledger.connect import connect, ledger_path
 from gateway.ledger.disk import FreeSpace
+from gateway.ledger.gathering import Gathering
 from gateway.ledger.lock import LedgerLock
 from gateway.ledger.refusals import SUMMARY_EVERY_MS, RefusalSums
 from gateway.ledger.state import LedgerState, state_of
@@ -63,7 +65,7 @@ class Ledger:
         self._waiting: list[_Posted] = []
         self._in_flight: list[_Posted] = []
         self._busy = False
-        self._handing_over = False
+        self._gathering = Gathering(lambda: self._waiting, self._hand_over)
         self._closed = False
         self._failure: LedgerUnavailable | None = None
         self._idle: list[asyncio.Future[None]] = []
@@ -161,9 +163,8 @@ class Ledger:
             taken = opening_lines(command)
             self.balances.apply(taken)
         self._waiting.append(_Posted(command, future, taken))
-        if not self._busy and not self._handing_over:
-            self._handing_over = True
-            loop.call_soon(self._hand_over)  # what else is posted in this turn of the loop goes along
+        if not self._busy:
+            self._gathering.begin()
         return future
 
     async def accept_clock(self, reason: str = "") -> Posting:
@@ -193,7 +194,6 @@ class Ledger:
     # -- commits
 
     def _hand_over(self) -> None:
-        self._handing_over = False
         if self._busy or not self._waiting:
             return
         self._in_flight, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
@@ -220,12 +220,13 @@ class Ledger:
             self._succeeded(batch, committed)
         for observe in self._on_commit:
             observe(committed.seconds, len(batch))
-        self._hand_over()
-        if not self._busy:
-            for idle in self._idle:
-                if not idle.done():
-                    idle.set_result(None)
-            self._idle.clear()
+        if self._waiting:
+            self._gathering.begin()
+            return
+        for idle in self._idle:
+            if not idle.done():
+                idle.set_result(None)
+        self._idle.clear()
 
     def _succeeded(self, batch: list[_Posted], committed: Committed) -> None:
         released = committed.balances is not None

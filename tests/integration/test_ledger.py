@@ -17,6 +17,7 @@ import pytest
 from gateway.accounting.commands import BeginClosing, Void, WriteReceipt
 from gateway.accounting.limit import Balance
 from gateway.errors import ClockUncertain, CommandRejected, ConfigurationError, LedgerLocked, LedgerUnavailable
+from gateway.ledger import gathering
 from gateway.ledger.clock import LedgerClock
 from gateway.ledger.connect import ledger_path
 from gateway.ledger.ledger import Ledger
@@ -82,6 +83,28 @@ async def test_what_gathers_while_a_batch_is_written_goes_as_the_next_in_the_ord
     assert order == [f"{kind} {number}" for number in range(100) for kind in ("Reserve", "Settle")]
     assert sum(batches) == 200
     assert len(batches) < 20
+
+
+async def test_what_is_posted_turn_by_turn_of_the_loop_is_one_commit(ledger: Ledger, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gathering, "GATHER_S", 60.0)
+    batches: list[int] = []
+    ledger.on_commit(lambda seconds, commands: batches.append(commands))
+    futures = []
+    for number in range(20):
+        futures.append(ledger.post(held(f"c{number:03d}", 1)))
+        await asyncio.sleep(0)
+    await asyncio.gather(*futures)
+    assert batches == [20]
+
+
+async def test_a_loop_that_never_rests_puts_a_commit_off_for_a_moment_only(ledger: Ledger):
+    first = ledger.post(held("first", 1))
+    number = 0
+    while not first.done():
+        ledger.post(held(f"c{number:05d}", 1))
+        number += 1
+        await asyncio.sleep(0)
+    assert number < 10_000
 
 
 async def test_a_call_that_is_closed_and_corrected_in_one_batch_stands_as_corrected(ledger: Ledger, tmp_path: Path):
