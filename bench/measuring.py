@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 import urllib.request
 from dataclasses import dataclass, field
@@ -55,14 +56,17 @@ def measure(target: Target, scenario: Scenario, place: Place, engine_pid: int, s
     if scenario.weighs:
         time.sleep(seconds - 1)
         values["rss_mb"] = rss_mb(pids)
-    said = client.communicate(timeout=seconds + 60)[0].decode(errors="replace").strip()
+    streamed, own = _told(client, scenario, seconds + 60), cpu_s(pids) - own_before
+    said = streamed + client.communicate(timeout=seconds + 60)[0].decode(errors="replace").strip()  # which breaks its streams off
     time.sleep(0.2)  # what was begun is settled, on the same bill
     took_s = time.monotonic() - begin
-    own = cpu_s(pids) - own_before
-    known = own + cpu_s([engine_pid]) - engine_before + _children_cpu_s() - load_before
+    whole = cpu_s(pids) - own_before
+    if not scenario.skip_s:
+        own = whole
+    known = whole + cpu_s([engine_pid]) - engine_before + _children_cpu_s() - load_before
     others = max(0.0, machine_busy_s() - busy_before - known) / took_s / (os.cpu_count() or 1)
     try:
-        told = json.loads(said.splitlines()[-1])
+        told = json.loads(said)
     except (ValueError, IndexError):
         return Measurement(target=target.name, scenario=scenario.name, others=others, problem=f"the client said {said[-200:]!r}")
     own -= skipped
@@ -71,6 +75,19 @@ def measure(target: Target, scenario: Scenario, place: Place, engine_pid: int, s
         for key in ("cpu_us", "rss_mb"):
             values.pop(key, None)
     return Measurement(target=target.name, scenario=scenario.name, others=others, values=values, problem=_problem(told))
+
+
+def _told(client: subprocess.Popen[bytes], scenario: Scenario, within_s: int) -> str:
+    """What a client of streams says while it still reads them; nothing of others, which end by themselves."""
+    if not scenario.streams:
+        return ""
+    assert client.stdout is not None
+    late = threading.Timer(within_s, client.kill)
+    late.start()
+    try:
+        return client.stdout.readline().decode(errors="replace").strip()
+    finally:
+        late.cancel()
 
 
 def _client(target: Target, scenario: Scenario, place: Place, seconds: int) -> subprocess.Popen[bytes]:
@@ -85,7 +102,7 @@ def _client(target: Target, scenario: Scenario, place: Place, seconds: int) -> s
         load = [shutil.which("wrk") or "wrk", "-t1", f"-c{scenario.callers}", f"-d{seconds}s", "--timeout", "30s", "-s", str(HERE / "whole.lua"), url]
         env = {"BODY_FILE": str(path), "HEADERS": "\n".join(f"{name}: {value}" for name, value in headers.items())}
     pinned = placed(load, CLIENT_CPU if place.pinned else None)
-    return subprocess.Popen(pinned, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ, **env})
+    return subprocess.Popen(pinned, stdout=subprocess.PIPE, stdin=subprocess.PIPE, env={**os.environ, **env})
 
 
 def _call_values(told: dict[str, float], cpu: float) -> dict[str, float]:

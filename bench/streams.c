@@ -3,6 +3,7 @@
    The rule: all that arrived between SKIP seconds from the start and the end counts: delays are kept one by one and sorted, not estimated.
 
    Each connection asks for a stream, reads it to its end and asks again, until SECONDS have passed. Starts are spread over RAMP seconds.
+   Then it tells, and reads on uncounted until its standard input ends: to break streams off costs a target something that is no event's.
    An event is timed where it bears "clock=NANOSECONDS;" of this machine's monotonic clock (see engine.c). One JSON line at the end.
 
    cc -O2 -o streams streams.c && ./streams PORT PATH BODY_FILE STREAMS SECONDS RAMP SKIP [HEADER...] */
@@ -11,6 +12,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -208,6 +210,18 @@ static void make_request(const char *port, const char *path, const char *file, c
     request_length = (size_t)n + body;
 }
 
+/* What has come in, waiting at most so long. */
+static void read_some(int wait_ms)
+{
+    struct epoll_event events[EVENTS];
+    int count = epoll_wait(poller, events, EVENTS, wait_ms);
+    for (int i = 0; i < count; i++) {
+        struct stream *s = events[i].data.ptr;
+        if (s->fd >= 0 && events[i].events & EPOLLOUT) send_on(s);
+        if (s->fd >= 0 && events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 8) { fprintf(stderr, "streams PORT PATH BODY_FILE STREAMS SECONDS RAMP SKIP [HEADER...]\n"); return 2; }
@@ -223,14 +237,7 @@ int main(int argc, char **argv)
     for (uint64_t now; (now = clock_ns()) < end;) {
         for (; started < wanted && now >= begin + started * step; started++) { streams[started].fd = -1; ask(&streams[started]); }
         if (failed) for (size_t i = 0; i < started; i++) if (streams[i].retry && now >= streams[i].again_ns) ask(&streams[i]);
-        struct epoll_event events[EVENTS];
-        int wait_ms = started < wanted || failed ? 1 : (int)((end - now) / 1000000) + 1;
-        int count = epoll_wait(poller, events, EVENTS, wait_ms);
-        for (int i = 0; i < count; i++) {
-            struct stream *s = events[i].data.ptr;
-            if (s->fd >= 0 && events[i].events & EPOLLOUT) send_on(s);
-            if (s->fd >= 0 && events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(s);
-        }
+        read_some(started < wanted || failed ? 1 : (int)((end - now) / 1000000) + 1);
     }
     double took = (double)(clock_ns() - counted_from) / 1e9;
     size_t open_now = 0;
@@ -242,5 +249,7 @@ int main(int argc, char **argv)
            "\"first_p99_ms\":%.3f,\"delay_p50_ms\":%.4f,\"delay_p99_ms\":%.4f,\"delay_max_ms\":%.4f}\n",
            took, (unsigned long long)events_read, (unsigned long long)bytes_read, open_now, (unsigned long long)ended, (unsigned long long)failed, first_failure,
            quantile_ms(&firsts, .5), quantile_ms(&firsts, .99), quantile_ms(&delays, .5), quantile_ms(&delays, .99), quantile_ms(&delays, 1));
+    fflush(stdout);
+    for (struct pollfd input = { .fd = 0, .events = POLLIN }; poll(&input, 1, 0) == 0;) read_some(20);
     return 0;
 }

@@ -21,6 +21,8 @@ _NOTHING = Report(input_tokens=None, output_tokens=None)
 class MessageReader(MarkedReader):
     """One answer."""
 
+    text_names = (b'"text"', b'"thinking"', b'"partial_json"', b'"name"', b'"input"', b'"usage"')
+
     def __init__(self) -> None:
         super().__init__()
         self._message_id: str | None = None

@@ -26,6 +26,10 @@ def _index(choice: Mapping[str, Any]) -> int:
     return index if index.__class__ is int else 0
 
 
+_COUNTS = (b'"usage"', b'"timings"')
+_TEXT_NAMES = (b'"content"', b'"reasoning_content"', b'"reasoning"', b'"refusal"', b'"arguments"', b'"input"', b'"name"', *_COUNTS)
+_PLAIN_TEXT_NAMES = (b'"text"', *_COUNTS)
+
 _PASS = Mark.PASS
 _CONTENT = Mark.CONTENT
 _END = Mark.TERMINAL
@@ -44,6 +48,7 @@ class ChunkReader:
         self._usage_asked = usage_asked
         self._by_choice = by_choice
         self._plain = plain
+        self.text_names = _PLAIN_TEXT_NAMES if plain else _TEXT_NAMES
         self.delivered = Delivered()
         self._counts = Counts(by_choice and self._choices > 1, choices=choices, prompts=prompts)
         self._anomalies: dict[str, None] = {}

@@ -7,5 +7,6 @@ nothing that an engine sends makes a reading raise.
 * sse.py: server-sent events, by the bytes
 * decoding.py: compressed answers, in bounded steps
 * reader.py: what a meter asks of a wire format, and what an event means for the relay
+* alike.py: events that differ in their text alone, known without reading them
 * meter.py: one answer's meter
 """

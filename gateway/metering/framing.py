@@ -29,6 +29,10 @@ class Frame:
 class Framer(Protocol):
     """Bounded: an event larger than `max_event_bytes` raises EventTooLarge."""
 
+    @property
+    def idle(self) -> bool:
+        """Nothing is held: what comes now is the beginning of something."""
+
     def feed(self, data: bytes) -> list[Frame]: ...
 
     def end(self) -> list[Frame]: ...
@@ -52,6 +56,10 @@ class Bounded:
         self._max = max_event_bytes
         self._held = bytearray()
         self._too_large = False
+
+    @property
+    def idle(self) -> bool:
+        return not (self._held or self._too_large)
 
     def _checked(self, frames: list[Frame], unfinished: int) -> list[Frame]:
         sizes = (len(frame.raw) for frame in frames)
@@ -111,6 +119,10 @@ class BodyFramer:
         self._max = max_body_bytes
         self._held = bytearray()
         self.too_large = False
+
+    @property
+    def idle(self) -> bool:
+        return not (self._held or self.too_large)
 
     def feed(self, data: bytes) -> list[Frame]:
         held = self._held

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gateway.accounting.usage import UNKNOWN_USAGE, ErrorClass, MeterSource, Reading
+from gateway.metering.alike import Alike
 from gateway.metering.decoding import BadEncoding, Decoder, decoder_of
 from gateway.metering.framing import BodyFramer, Frame, FrameKind, Framer, NdjsonFramer
 from gateway.metering.reader import EventReader, Mark
@@ -32,6 +33,10 @@ class Meter:
         self.streams = not isinstance(framer, BodyFramer)
         self.grows = decoder is not None
         """The answer is compressed: what comes is less than what it becomes."""
+        names = getattr(reader, "text_names", ()) if decoder is None and isinstance(framer, SseFramer) else ()
+        self.alike = Alike(names) if names else None
+        self.late: list[bytes] = []
+        """Texts of events that were passed on as `alike` knew them, and were not seen yet. Whatever is asked of the meter, they are seen first."""
         self.frames = framer.feed
         """Where it does not grow: what a piece completes, to be given to `see` one by one, in order. The reading knows of it from then on. Raises BadAnswer."""
 
@@ -59,6 +64,8 @@ class Meter:
 
     def see(self, frame: Frame) -> Mark:
         """What a frame means. Never raises."""
+        if self.late:
+            self.see_late()
         try:
             if self.streams:
                 return self._see(frame)
@@ -66,6 +73,20 @@ class Meter:
         except Exception as error:
             self._choked(error)
         return Mark.PASS
+
+    def learn(self, frame: Frame) -> bool:
+        """By this frame, the last that was seen, `alike` knows others of its kind. False: it knows none, or they would not be all that is to be looked at."""
+        return self.alike is not None and self._framer.idle and self._reader.running_output() is None and self.alike.learn(frame)
+
+    def see_late(self) -> int:
+        """How many events were late."""
+        count = len(self.late)
+        if count and self.alike is not None:
+            frames = self.alike.events_of(self.late)
+            self.late.clear()
+            for frame in frames:
+                self.see(frame)
+        return count
 
     def see_head(self, headers: Mapping[str, str]) -> None:
         """Some engines count in headers. Never raises."""
@@ -78,6 +99,7 @@ class Meter:
 
     def reading(self, status: int, truncated: bool) -> Reading:
         """Never raises. With nothing to go by, everything is unknown."""
+        self.see_late()
         try:
             reading = self._reader.reading(status, truncated or self._ended_early)
         except Exception as error:
@@ -87,6 +109,7 @@ class Meter:
 
     def running_output(self) -> int | None:
         """The engine's own running total, where it gives one."""
+        self.see_late()
         try:
             return self._reader.running_output()
         except Exception as error:
@@ -95,6 +118,7 @@ class Meter:
 
     def delivered_bytes(self) -> int:
         """Of text, reasoning and tool arguments."""
+        self.see_late()
         try:
             return self._reader.delivered_bytes()
         except Exception as error:
@@ -103,6 +127,7 @@ class Meter:
 
     def passed(self, tokens: int, delivered_bytes: float) -> bool:
         """The engine's running total is above `tokens`; where it gives none, so many bytes were delivered, and more. Asked at every event."""
+        self.see_late()
         try:
             running = self._reader.running_output()
             return self._reader.delivered_bytes() > delivered_bytes if running is None else running > tokens
@@ -112,6 +137,7 @@ class Meter:
 
     def delivered_text(self) -> str:
         """For a count of our own."""
+        self.see_late()
         try:
             return self._reader.delivered_text()
         except Exception as error:

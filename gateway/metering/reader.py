@@ -28,6 +28,14 @@ class HeadReader(Protocol):
     def see_head(self, headers: Mapping[str, str]) -> None: ...
 
 
+class AlikeReader(Protocol):
+    """A reader whose events bring text that goes on where the last one's ended."""
+
+    text_names: tuple[bytes, ...]
+    """All keys, in quotes, under which an event may bring text or counts: one that brings a single text under one of them is read like any other that differs
+    from it in that text alone, and several like one with all their text."""
+
+
 class EventReader(Protocol):
     """Reads the events of one answer, in order. May raise on nonsense; the meter around it does not."""
 

@@ -28,6 +28,10 @@ class SseFramer(Bounded):
         self._data: list[bytes] = []
         self._event = ""
 
+    @property
+    def idle(self) -> bool:
+        return not (self._held or self._skip_lf or self._too_large)
+
     def feed(self, data: bytes) -> list[Frame]:
         if self._begun and not (self._held or self._skip_lf or self._too_large) and len(data) <= self._max and data[-2:] == b"\n\n" and b"\r" not in data:
             if data.find(b"\n") == len(data) - 2 and data[:6] == b"data: " and len(data) > 8:

@@ -107,6 +107,17 @@ class AgentSide:
         transport.write(b"%x\r\n%b\r\n" % (len(data), bytes(data)))
         return True
 
+    def pass_chunk(self, chunk: bytes) -> bool:
+        """The same with what is framed already. Nothing is done where the answer is kept: what is kept is not framed."""
+        transport = self._chunked
+        if transport is None or self.deaf or self.tape is not None or transport.is_closing():
+            return False
+        if transport.get_write_buffer_size() + len(chunk) > WAITS_ABOVE_BYTES:
+            return False
+        self.last_write_at = self._loop.time()
+        transport.write(chunk)
+        return True
+
     async def _open(self) -> web.StreamResponse:
         if self._response is None and fits(self._request, self._status):
             transport, response = self._raw()

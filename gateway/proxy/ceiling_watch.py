@@ -59,6 +59,10 @@ class CeilingWatch:
             return running is None or running > self._ceiling
         return self._meter.passed(self._ceiling, max(self._next_bytes, self.events * self._single_bytes))
 
+    def quiet(self) -> tuple[int, float]:
+        """So many more events, and so many bytes of text in them, can't make `suspects` true. Holds where the engine gives no running total."""
+        return self._next_events - self.events, max(self._next_bytes, self.events * self._single_bytes) - self._meter.delivered_bytes()
+
     def near(self, more_bytes: int, more_events: int) -> bool:
         """`suspects` may come to be true within so much more, envelopes included."""
         running = self._meter.running_output()

@@ -1,5 +1,8 @@
 """An engine's answer on its way to the agent: every event as soon as its end was read, all from the terminal event on held back until the call is settled.
 
+An event comes in on one of three ways, the shortest first: `whole` passes on what differs from the last in its text alone, `at_once` what is written without
+waiting, `carry` all else.
+
 Bytes pass unchanged but for the usage event that the agent did not ask for. Headers go out with the first event that is no comment.
 """
 
@@ -7,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import orjson
 
+from gateway.metering.alike import LATE_EVENTS
 from gateway.metering.framing import Frame, FrameKind
 from gateway.metering.meter import Meter
 from gateway.metering.reader import Mark
@@ -46,24 +51,33 @@ class Relay:
         self.held = bytearray()
         self.unfinished = bytearray()
         self._left: bytes | bytearray | None = None
-        """What `_at_once` could not write; empty where it wrote all and something else is to be done."""
+        """What `at_once` could not write; empty where it wrote all and something else is to be done."""
         self._content = False
         """Content went out and the ceiling was not looked at since."""
+        self._late = meter.late
+        self._text_of = None if meter.alike is None else meter.alike.text_of
+        self._late_max = 0
+        self._room_bytes = 0.0
+        """Of text, before the ceiling has to be looked at."""
+        self.whole: Callable[[bytes], bool] | None = None
+        self.passed_at = 0.0
 
     async def carry(self, answer: Answer) -> None:
         """To the end of the body, or one second past the terminal event. Raises EngineFailure, BadAnswer, CapIgnored."""
-        if self._streams:
-            try:
+        try:
+            if self._streams:
                 async with asyncio.timeout(None) as limit:
                     await self._read(answer, limit)
-            except TimeoutError:
-                return  # the terminal event is here; the engine just does not end its body
-        else:
-            await self._read(answer, None)
+            else:
+                await self._read(answer, None)
+        except TimeoutError:
+            return  # the terminal event is here; the engine just does not end its body
+        finally:
+            self.whole = None  # which holds this
         await self._pass(self._sorted(self._meter.last_frames()))
 
     async def _read(self, answer: Answer, limit: asyncio.Timeout | None) -> None:
-        async for chunk in answer.chunks(self._at_once):
+        async for chunk in answer.chunks(self):
             left, self._left = self._left, None
             if left is None:
                 await self._in_steps(chunk)
@@ -87,11 +101,15 @@ class Relay:
         while self._unseen:
             await self._pass(self._sorted(self._unseen))
 
-    def _at_once(self, chunk: bytes) -> bool:
-        """Nearly every event of a stream: there is nothing to wait for, so no task is woken. All else is left to `carry`."""
+    def at_once(self, data: bytes) -> bool:
+        """Where there is nothing to wait for no task is woken. All else is left to `carry`."""
+        self.whole = None
         if self._grows:
             return False
-        frames = self._frames(chunk)
+        if self._late:
+            self._see_late()
+        frames = self._frames(data)
+        plain: Frame | None = None
         if len(frames) != 1 or not self._streams or self.terminal:
             passing = self._sorted(frames)
         else:
@@ -101,6 +119,7 @@ class Relay:
                 self._content = True
                 self._watch.events += 1
                 passing = frame.raw
+                plain = frame
             else:
                 passing = self._sort(frame, mark, bytearray())
         if passing and (self._before or not self._agent.write_at_once(passing)):
@@ -117,7 +136,30 @@ class Relay:
             if self._agent.first_content_at is None:
                 self._agent.saw_content()
             self._content = False
+        if plain is not None and self._text_of is not None and self._meter.learn(plain):
+            events, self._room_bytes = self._watch.quiet()
+            self._late_max = min(events, LATE_EVENTS)
+            self.whole = self._as_it_is
         return True
+
+    def _as_it_is(self, chunk: bytes) -> bool:
+        """An event that differs from the last in its text alone goes out as it came, and is seen later: before any other, and before the ceiling is near."""
+        assert self._text_of is not None
+        text = self._text_of(chunk)
+        if text is None or len(self._late) >= self._late_max:
+            return False
+        room = self._room_bytes - len(text)
+        if room < 0 or not self._agent.pass_chunk(chunk):
+            return False
+        self._room_bytes = room
+        self._late.append(text)
+        self.passed_at = self._agent.last_write_at
+        if ARMED:
+            reach("mid_stream")
+        return True
+
+    def _see_late(self) -> None:
+        self._watch.events += self._meter.see_late()
 
     async def _pass(self, passing: bytes | bytearray) -> None:
         if passing:
@@ -135,6 +177,8 @@ class Relay:
 
     def _sorted(self, frames: list[Frame]) -> bytes | bytearray:
         """What may go out now; the rest is held. Notes what the events mean. Ends behind an event with which the engine may have passed its ceiling."""
+        if self._late:
+            self._see_late()
         streams, see = self._streams, self._see
         self._unseen = []
         passing = bytearray()

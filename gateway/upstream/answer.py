@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from gateway.errors import EngineFailure
 from gateway.upstream.connection import EngineConnection
@@ -19,15 +19,23 @@ BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 HELD_BYTES: Final = 512 * 1024
 """Held of an answer whose reader is slow; then the engine is no longer read."""
 
-AtOnce = Callable[[bytes], bool]
-"""Takes a piece without waiting. False: the reader's task has to go on with it."""
+
+class Taker(Protocol):
+    """Takes what arrives where it arrives. What it raises reaches the reader's task."""
+
+    whole: Callable[[bytes], bool] | None
+    """Where there is one: takes an HTTP chunk with its frame, before anything was parsed. False: it is parsed."""
+    passed_at: float
+    """Loop time at which `whole` took something."""
+
+    def at_once(self, data: bytes) -> bool:
+        """A piece of the body. False: the reader's task has to go on with it."""
 
 
 class Answer:
     """Status and headers are here, the body is coming. Left early, its connection is closed. To its connection it is the receiver."""
 
     __slots__ = (
-        "_at_once",
         "_complete",
         "_connection",
         "_end",
@@ -36,6 +44,7 @@ class Answer:
         "_held_bytes",
         "_loop",
         "_reused",
+        "_taker",
         "_waiter",
         "_watch",
         "connected_ms",
@@ -52,7 +61,7 @@ class Answer:
         self._watch = watch
         self._held: list[bytes] = []
         self._held_bytes = 0
-        self._at_once: AtOnce | None = None
+        self._taker: Taker | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
         self._end = self._complete = False
@@ -90,9 +99,10 @@ class Answer:
             self.leave()
             raise
 
-    async def chunks(self, at_once: AtOnce | None = None) -> AsyncIterator[bytes]:
-        """As they come off the wire, but for those that `at_once` took. Raises EngineFailure: died, timeout; and what `at_once` raises."""
+    async def chunks(self, taker: Taker | None = None) -> AsyncIterator[bytes]:
+        """As they come off the wire, but for what `taker` took. Raises EngineFailure: died, timeout; and what `taker` raises."""
         watch = self._watch
+        watch.taker = taker
         while True:
             if watch.expired:
                 raise self._too_long()
@@ -109,11 +119,13 @@ class Answer:
             else:
                 self._check()
                 watch.waiting_since = self._loop.time()
-                self._at_once = at_once
+                self._taker = taker
                 try:
                     await self._something()
                 finally:
-                    self._at_once = None
+                    self._taker = None
+                    if self._connection is not None:
+                        self._connection.whole = None
 
     async def read(self, max_bytes: int = BODY_BYTES_MAX) -> bytes:
         """The whole body. Raises EngineFailure, also where it is larger."""
@@ -142,11 +154,13 @@ class Answer:
         self._wake()
 
     def arrived(self, data: bytes) -> None:
-        at_once, waiter, watch = self._at_once, self._waiter, self._watch
-        if at_once is not None and waiter is not None and not waiter.done() and not self._held and watch.first_byte_at is not None:
+        taker, waiter, watch = self._taker, self._waiter, self._watch
+        if taker is not None and waiter is not None and not waiter.done() and not self._held and watch.first_byte_at is not None:
             try:
-                if at_once(data):
+                if taker.at_once(data):
                     watch.waiting_since = self._loop.time()
+                    if self._connection is not None:
+                        self._connection.whole = taker.whole
                     return
             except Exception as error:
                 self._failure = error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -50,6 +51,10 @@ class EngineConnection(asyncio.Protocol):
         self._receiver: Receiver | None = None
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # called by the parser: no function of ours for each piece
+        self._edge: list[None] = []
+        """Not empty between two chunks. Kept by the parser without a function of ours."""
+        self.on_chunk_header = self._edge.clear
+        self.on_chunk_complete = partial(self._edge.append, None)
         self._parser = HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True)
         self._headers: dict[str, str] = {}
@@ -59,6 +64,8 @@ class EngineConnection(asyncio.Protocol):
         self._done = self._keep = False
         self._paused = False
         self._unread: select.poll | None = None
+        self.whole: Callable[[bytes], bool] | None = None
+        """Set while the receiver takes a piece: between two chunks, what comes in next is offered here and, where it is taken, not parsed. Never raises."""
         self.served = False
         """It was given a request before."""
         self.heard = False
@@ -85,6 +92,7 @@ class EngineConnection(asyncio.Protocol):
         self._header_count = self._framing_bytes = 0
         self._head_read = self._interim = self._until_close = False
         self._done = self._keep = self.heard = False
+        self._edge.clear()
         self.served = True
         if len(body) <= WRITTEN_IN_ONE_BYTES:
             self._transport.write(head + body)
@@ -93,7 +101,7 @@ class EngineConnection(asyncio.Protocol):
 
     def leave(self) -> None:
         """At once, whatever is under way: whoever waited hears nothing any more."""
-        self._receiver = None
+        self._receiver = self.whole = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -115,6 +123,10 @@ class EngineConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by what it can
 
     def data_received(self, data: bytes) -> None:
+        if self.whole is not None:
+            if self.whole(data):
+                return
+            self.whole = None
         receiver = self._receiver
         if receiver is None:  # nobody asked for anything
             self.leave()
@@ -135,6 +147,8 @@ class EngineConnection(asyncio.Protocol):
             self._framing_bytes += len(data)
             if self._framing_bytes > FRAMING_BYTES_MAX and not self._done:
                 problem = BadFraming("its head or its trailers are too large")
+        if self.whole is not None and not (self._edge and data.endswith(b"\r\n")):  # a size line that has begun ends otherwise
+            self.whole = None
         if self._receiver is receiver:  # else it was left on the way
             if self._done:
                 self._finish(receiver, problem is None)
@@ -145,7 +159,7 @@ class EngineConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         receiver, self._receiver = self._receiver, None
         self._transport = None
-        del self._parser, self.on_body  # each holds the other
+        del self._parser, self.on_body, self.on_chunk_header, self.on_chunk_complete, self.whole  # each holds the other
         if receiver is None:
             return
         if self._until_close and exc is None:
@@ -155,7 +169,7 @@ class EngineConnection(asyncio.Protocol):
 
     def _finish(self, receiver: Receiver, clean: bool) -> None:
         """Where something is still to be written, or came in behind the end, nobody knows what the next answer would belong to."""
-        self._receiver = None
+        self._receiver = self.whole = None
         if clean and self._keep and self.usable and self._transport is not None and not self._transport.get_write_buffer_size():
             if self._paused:
                 self.resume()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +24,15 @@ class Timeouts:
     whole_s: float = 3_600
 
 
+class Passing(Protocol):
+    passed_at: float
+    """Loop time at which something was passed on that the watch was not told of."""
+
+
 class Watch:
     """Closes the answer when a phase takes too long, and remembers which."""
 
-    __slots__ = ("_close", "_handle", "_loop", "_timeouts", "expired", "first_byte_at", "started", "waiting_since")
+    __slots__ = ("_close", "_handle", "_loop", "_timeouts", "expired", "first_byte_at", "started", "taker", "waiting_since")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, started: float, timeouts: Timeouts) -> None:
         self._loop = loop
@@ -37,6 +43,7 @@ class Watch:
         self.expired = ""
         self.first_byte_at: float | None = None
         self.waiting_since: float | None = None
+        self.taker: Passing | None = None
 
     @property
     def head_due(self) -> float:
@@ -84,5 +91,8 @@ class Watch:
         if self.first_byte_at is None:
             phase, due = "first_byte", self.started + self._timeouts.first_byte_s
         else:
-            phase, due = "between_chunks", (self.waiting_since or now) + self._timeouts.between_chunks_s
+            since = now if self.waiting_since is None else self.waiting_since
+            if self.taker is not None:
+                since = max(since, self.taker.passed_at)
+            phase, due = "between_chunks", since + self._timeouts.between_chunks_s
         return ("whole", whole) if whole <= due else (phase, due)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -45,6 +45,9 @@ async def facing(script: Script, timeouts: Timeouts = LONG) -> AsyncIterator[tup
 class Reader:
     """Takes what it is told to, and keeps all in the order in which it got it."""
 
+    whole: Callable[[bytes], bool] | None = None
+    passed_at = 0.0
+
     def __init__(self, takes: bool = True) -> None:
         self.takes = takes
         self.got = bytearray()
@@ -58,7 +61,7 @@ class Reader:
         return True
 
     async def read(self, answer: Answer, pause_s: float = 0.0) -> None:
-        async for data in answer.chunks(self.at_once):
+        async for data in answer.chunks(self):
             if pause_s:
                 await asyncio.sleep(pause_s)
             self.got += data
@@ -168,12 +171,13 @@ async def test_what_the_taking_raises_reaches_the_reader() -> None:
     class Choked(Exception):
         pass
 
-    def choke(_data: bytes) -> bool:
-        raise Choked
+    class Choking(Reader):
+        def at_once(self, data: bytes) -> bool:
+            raise Choked
 
     async with facing(paced(5)) as (upstream, _), upstream.send("/v1/x", b"{}") as answer:
         with pytest.raises(Choked):
-            async for _ in answer.chunks(choke):
+            async for _ in answer.chunks(Choking()):
                 pass
 
 
@@ -197,3 +201,110 @@ async def test_a_reader_that_is_cancelled_gets_nothing_more() -> None:
         so_far = bytes(reader.got)
         await asyncio.sleep(0.05)
         assert task.cancelled() and reader.got == so_far
+
+
+class WholeReader(Reader):
+    """Takes chunks with their frames wherever it may. `wholes`: as they came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wholes: list[bytes] = []
+        self.whole = self.take
+
+    def take(self, data: bytes) -> bool:
+        size, _, rest = data.partition(b"\r\n")
+        if len(rest) < 3 or rest[-2:] != b"\r\n" or size != b"%x" % (len(rest) - 2):
+            return False
+        self.wholes.append(data)
+        self.got += rest[:-2]
+        self.passed_at = asyncio.get_running_loop().time()
+        return True
+
+
+async def test_between_two_chunks_what_comes_in_is_offered_with_its_frame() -> None:
+    reader = WholeReader()
+    async with facing(paced(40)) as (upstream, _), upstream.send("/v1/x", b"{}") as answer:
+        await reader.read(answer)
+        assert answer.complete
+    assert reader.got == all_of(40) and len(reader.wholes) > 30
+    assert reader.taken + reader.left >= 2, "the first is parsed: nobody knows before it where a chunk begins"
+
+
+@pytest.mark.parametrize("cut", [*range(1, 17), -1, -2, -3])
+async def test_wherever_a_chunk_is_cut_its_rest_is_parsed(cut: int) -> None:
+    """Also where its rest, or what is inside, looks like a chunk by itself."""
+    inside = b"5\r\nabcde\r\n"
+    pieces = [chunk(b"%04d." % number) if number % 3 else chunk(inside) for number in range(30)]
+
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(HEAD)
+        for number, piece in enumerate(pieces):
+            for part in (piece[:cut], piece[cut:]) if number % 2 else (piece,):
+                await wire.send(part)
+                await asyncio.sleep(0.003)
+        await wire.send(END)
+
+    reader = WholeReader()
+    async with facing(script) as (upstream, _), upstream.send("/v1/x", b"{}") as answer:
+        await reader.read(answer)
+        assert answer.complete
+    assert reader.got == b"".join(inside if number % 3 == 0 else b"%04d." % number for number in range(30))
+
+
+async def test_in_a_body_that_comes_in_no_chunks_nothing_is_offered_whatever_came_before_it() -> None:
+    looks = [b"5\r\nabcde\r\n"] * 20
+    plain = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(b"".join(looks))
+
+    async def script(wire: Wire) -> None:
+        for head, sent, end in ((HEAD, [chunk(b"%04d." % number) for number in range(10)], END), (plain, looks, b"")):
+            await wire.request()
+            await wire.send(head)
+            for piece in sent:
+                await wire.send(piece)
+                await asyncio.sleep(0.003)
+            if end:
+                await wire.send(end)
+
+    first, second = WholeReader(), WholeReader()
+    async with facing(script) as (upstream, engine):
+        for reader in (first, second):
+            async with upstream.send("/v1/x", b"{}") as answer:
+                await reader.read(answer)
+        assert engine.connections == 1
+    assert first.wholes and first.got == all_of(10)
+    assert not second.wholes and second.got == b"".join(looks)
+
+
+async def test_silence_is_counted_from_the_last_chunk_that_was_taken_with_its_frame() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(HEAD)
+        for number in range(8):
+            await wire.send(chunk(b"%04d." % number))
+            await asyncio.sleep(0.1)
+        await wire.closed_by_client(10)
+
+    reader = WholeReader()
+    timeouts = Timeouts(connect_s=5, first_byte_s=20, between_chunks_s=0.5, whole_s=30)
+    async with facing(script, timeouts) as (upstream, _), upstream.send("/v1/x", b"{}") as answer:
+        with pytest.raises(EngineFailure) as caught:
+            await reader.read(answer)
+    assert (caught.value.kind, caught.value.phase) == ("timeout", "between_chunks")
+    assert reader.got == all_of(8) and len(reader.wholes) > 4
+
+
+async def test_a_connection_that_breaks_behind_chunks_taken_with_their_frames_is_told() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(HEAD)
+        for number in range(6):
+            await wire.send(chunk(b"%04d." % number))
+            await asyncio.sleep(0.005)
+        wire.reset()
+
+    reader = WholeReader()
+    async with facing(script) as (upstream, _), upstream.send("/v1/x", b"{}") as answer:
+        with pytest.raises(EngineFailure) as caught:
+            await reader.read(answer)
+    assert caught.value.kind == "died" and reader.got == all_of(6) and reader.wholes

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from aiohttp import web
 
+from gateway.capture.answers import AnswerTape
 from gateway.proxy.agent_side import WAITS_ABOVE_BYTES, AgentSide
 
 
@@ -50,4 +51,24 @@ async def test_nothing_is_done_where_a_write_would_have_to_wait_or_would_fail(wh
     transport.closing = why == "closing"
     agent.deaf = why == "deaf"
     assert not agent.write_at_once(b"x" * (WAITS_ABOVE_BYTES + 1 if why == "too much" else 1))
+    assert transport.written == b""
+
+
+async def test_a_framed_chunk_goes_out_as_it_is() -> None:
+    transport = Transport()
+    agent = await side(transport)
+    agent.last_write_at = 0.0
+    assert agent.pass_chunk(b"9\r\ndata: 1\n\n\r\n")
+    assert transport.written == b"9\r\ndata: 1\n\n\r\n" and agent.last_write_at > 0
+
+
+@pytest.mark.parametrize("why", ["not opened", "backed up", "too much", "closing", "deaf", "kept"])
+async def test_a_framed_chunk_is_left_where_it_would_have_to_wait_or_is_to_be_kept(why: str) -> None:
+    transport = Transport()
+    agent = await side(None if why == "not opened" else transport)
+    transport.waiting = WAITS_ABOVE_BYTES if why == "backed up" else 0
+    transport.closing = why == "closing"
+    agent.deaf = why == "deaf"
+    agent.tape = AnswerTape() if why == "kept" else None
+    assert not agent.pass_chunk(b"x" * (WAITS_ABOVE_BYTES + 1 if why == "too much" else 1))
     assert transport.written == b""
