@@ -12,11 +12,15 @@ import pytest
 from gateway.demo.engine import EngineSpec, RealEngine
 from gateway.demo.packages import smollm2_path
 from gateway.demo.tiny_model import tiny_model
+from gateway.dialects.openai_chat import OpenAIChat
 from gateway.engines import ENGINES
 from gateway.errors import EngineFailure
+from gateway.metering.meter import Meter, meter_of
+from gateway.metering.reader import EventReader
 from gateway.upstream.forward import Upstream
 from gateway.upstream.health import HealthProbe, State
 from gateway.upstream.identity import identify, missing_models
+from tests.unit.proxy.relaying import Agent, relay_of
 
 LLAMA = ENGINES["llama.cpp"]
 PATH = LLAMA.paths["openai.chat"]
@@ -104,3 +108,24 @@ async def test_it_says_who_it_is(upstream: Upstream) -> None:
     assert (await HealthProbe(upstream, lambda: 1).probe()).state is State.HEALTHY
     wrong = await HealthProbe(upstream, lambda: 1, path="/healthz").probe()
     assert (wrong.state, wrong.wrong_path) == (State.HEALTHY, True)
+
+
+def _meter(reader: EventReader) -> Meter:
+    return meter_of(reader, status=200, content_type="text/event-stream", max_event_bytes=1 << 20, max_response_bytes=1 << 20)
+
+
+async def test_most_events_of_its_streams_are_known_by_their_bytes(upstream: Upstream) -> None:
+    """Passed on unread, and read in the end as if each had been looked at: its own count says how many tokens there were."""
+    body = {"model": "tiny", "messages": MESSAGES, "stream": True, "max_tokens": 400}
+    request = OpenAIChat().read_request(body)
+    async with upstream.send(PATH, orjson.dumps(body), call_id="call-1") as answer:
+        meter = _meter(OpenAIChat().reader(request, "llama.cpp"))
+        agent = Agent(())
+        await relay_of(meter, agent, ceiling=400).carry(answer)
+    assert agent.as_it_is > 20, "others came several at a time"
+    assert meter.reading(200, truncated=False).usage.output_tokens == 400
+    plain = meter_of(
+        OpenAIChat().reader(request, "llama.cpp"), status=200, content_type="text/event-stream", max_event_bytes=1 << 20, max_response_bytes=1 << 20
+    )
+    plain.feed(bytes(agent.got))
+    assert meter.delivered_text() == plain.delivered_text() != ""
