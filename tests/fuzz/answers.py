@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 from typing import Any, Final
@@ -16,6 +17,7 @@ from gateway.dialects.dialect import CallRequest, Dialect
 from gateway.metering.decoding import BadEncoding
 from gateway.metering.framing import BadAnswer, FrameKind
 from gateway.metering.meter import Meter, meter_of
+from gateway.metering.reader import Mark
 from tests.fuzz.mutating import battered, changed
 from tests.support.cases import Case, cases
 
@@ -100,6 +102,8 @@ def check(data: bytes) -> str:
     if not coding:
         assert passed == passed_cut == plain, "bytes pass unchanged"
     assert cut == whole, "where it is cut tells nothing"
+    if not coding and kind == "text/event-stream":
+        _check_alike(lambda: _meter(dialect, request, engine, status, kind, coding), raw, status, headers)
     _check_reading(whole)
     _check_terms(whole, data)
     output, text = meter.running_output(), meter.delivered_text()
@@ -133,6 +137,28 @@ def _read(meter: Meter, pieces: list[bytes], status: int, headers: dict[str, str
     passed += meter.end()
     truncated = len(pieces[0]) % 3 == 0 if len(pieces) == 1 else sum(map(len, pieces)) % 3 == 0
     return meter.reading(status, truncated), b"".join(frame.raw for frame, _ in passed if frame.kind is not FrameKind.PIECE)
+
+
+def _check_alike(new_meter: Callable[[], Meter], raw: bytes, status: int, headers: dict[str, str]) -> None:
+    """Blocks that came three times, each in a chunk: what is known by its bytes and read late is read as all of them one by one."""
+    pieces = [block + b"\n\n" for block in raw.split(b"\n\n") for _ in range(3)]
+    plain, late = new_meter(), new_meter()
+    try:
+        reading = _read(plain, pieces, status, headers)[0]
+    except BadAnswer:
+        return
+    late.see_head(headers)
+    known = False
+    for piece in pieces:
+        text = late.alike.text_of(b"%x\r\n%b\r\n" % (len(piece), piece)) if known and late.alike is not None else None
+        if text is not None:
+            late.late.append(text)
+            continue
+        marked = late.feed(piece)
+        known = len(marked) == 1 and marked[0][1] is Mark.CONTENT and marked[0][0].kind is FrameKind.EVENT and late.learn(marked[0][0])
+    late.end()
+    assert late.reading(status, sum(map(len, pieces)) % 3 == 0) == reading, "what was read late was read as if at once"
+    assert late.delivered_text() == plain.delivered_text()
 
 
 def _check_terms(reading: Reading, data: bytes) -> None:
