@@ -28,6 +28,7 @@ from gateway.runs.deadline_watch import DeadlineWatch
 from gateway.runs.in_flight import InFlight
 from gateway.runs.runs import Runs
 from gateway.services import Services
+from gateway.settings.memory import keep_memory
 from gateway.settings.open_files import allow_files, files_needed
 from gateway.settings.settings import Settings
 from gateway.upstream.engines import Engines
@@ -292,6 +293,7 @@ def serve(settings: Settings, on_ready: OnReady | None = None, *, accept_restore
     """The process. Returns when it was told to stop and everything is settled."""
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*GC_THRESHOLD)
+    keep_memory()
     allow_files(files_needed(settings.table))
     set_up(os.environ.get("GATEWAY_LOG", "text" if sys.stderr.isatty() else "json"), os.environ.get("GATEWAY_LOG_LEVEL", "info"))
     uvloop.run(run(settings, on_ready, accept_restore=accept_restore))

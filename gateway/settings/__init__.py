@@ -7,6 +7,7 @@ The rule of the room: settings say where and how much the process may use; what 
     loading       file -> Settings, or every reason why not
     listeners     Unix sockets and certificates, for all that listens
     open_files    how many files a gateway needs, and the leave to
+    memory        what the allocator keeps for the next call's body
     checks        what the file must agree on with itself and with each policy
     effective     every limit and rule that holds, with the place that set it
 """
