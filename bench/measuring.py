@@ -66,7 +66,7 @@ def measure(target: Target, scenario: Scenario, place: Place, engine_pid: int, s
     known = whole + cpu_s([engine_pid]) - engine_before + _children_cpu_s() - load_before
     others = max(0.0, machine_busy_s() - busy_before - known) / took_s / (os.cpu_count() or 1)
     try:
-        told = json.loads(said)
+        told = json.loads(said.splitlines()[-1])
     except (ValueError, IndexError):
         return Measurement(target=target.name, scenario=scenario.name, others=others, problem=f"the client said {said[-200:]!r}")
     own -= skipped
