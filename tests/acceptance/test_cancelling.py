@@ -41,6 +41,11 @@ def explained(gateway: GatewayProcess) -> dict[str, Any]:
     return found
 
 
+def on_record(gateway: GatewayProcess, line: str) -> None:
+    """The metric counts when the entry is posted, which is a moment before it stands."""
+    eventually(lambda: line in explained(gateway)["why"], line)
+
+
 def test_an_engine_that_goes_on_is_on_record_about_the_call_and_explained(gateways: GatewayMaker, mock_process: MockProcess) -> None:
     mock_process.script({"gap_ms": 100, "ignores_leaving": True})
     gateway = gateways(mock_process.url)
@@ -51,7 +56,7 @@ def test_an_engine_that_goes_on_is_on_record_about_the_call_and_explained(gatewa
     assert results(gateway) == {}
     told(gateway, unconfirmed=1)
     assert mock_process.calls()[0]["left"] and not mock_process.calls()[0]["end"], "the engine is still at work"
-    assert "on record: cancel_unconfirmed (found still_at_work, upstream engine)" in explained(gateway)["why"]
+    on_record(gateway, "on record: cancel_unconfirmed (found still_at_work, upstream engine)")
     assert record.fits(gateway)
 
 
@@ -82,8 +87,7 @@ def test_the_next_call_in_the_same_slot_does_not_stand_for_the_left_one(gateways
     with RawClient(gateway.port) as after:
         after.chat(key, stream=True, max_tokens=400)
         told(gateway, unknown=1)
-    why = explained(gateway)["why"]
-    assert "on record: cancel_unconfirmed (found cannot_be_told_apart, upstream engine)" in why
+    on_record(gateway, "on record: cancel_unconfirmed (found cannot_be_told_apart, upstream engine)")
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
@@ -97,7 +101,7 @@ def test_a_closed_run_is_confirmed_too_and_what_is_found_stands_behind_its_recei
         closed = gateway.control.post(f"/v1/campaigns/c1/runs/{run.run}/close", {"results": {}})
         assert closed["receipt"]
     told(gateway, **{"unconfirmed" if goes_on else "confirmed": 1})
-    assert record.entries(gateway, "event", named="cancel_unconfirmed") == goes_on
+    eventually(lambda: record.entries(gateway, "event", named="cancel_unconfirmed") == goes_on, "what was found is on record")
     assert record.fits(gateway)
 
 
@@ -106,7 +110,7 @@ def test_an_engine_that_cannot_be_asked_is_recorded_as_that(gateways: GatewayMak
     gateway = gateways(mock_process.url, engine="generic", policy={"models": {"mock": {"counter": "tiktoken:o200k_base"}}})
     left_stream(gateway, gateway.opened().key)
     told(gateway, unknown=1)
-    assert "on record: cancel_unconfirmed (found engine_cannot_be_asked, upstream engine)" in explained(gateway)["why"]
+    on_record(gateway, "on record: cancel_unconfirmed (found engine_cannot_be_asked, upstream engine)")
 
 
 def test_a_gateway_that_stops_waits_for_no_look_and_says_that_it_did_not_ask(gateways: GatewayMaker, mock_process: MockProcess) -> None:

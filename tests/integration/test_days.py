@@ -15,7 +15,7 @@ from gateway.accounting.decision import Demand
 from gateway.accounting.limit import Limit
 from gateway.accounting.quantity import Amounts
 from gateway.accounting.usage import Outcome, Source, Usage
-from gateway.errors import ClockUncertain, ZoneUnclear
+from gateway.errors import ClockUncertain, NotFound, ZoneUnclear
 from gateway.ledger.clock import LedgerClock
 from gateway.ledger.ledger import Ledger
 from gateway.ledger.reading import LedgerReader
@@ -282,7 +282,9 @@ async def test_usage_by_day_is_what_the_days_account_holds(tmp_path: Path, zone:
     with LedgerReader(days.path) as reader:
         after, held_after = reader.usage("day", campaign="c", run="r"), settled_by_day(reader)
         assert reader.usage("day", as_of=number) == before
-        assert (reader.usage("day", campaign="d")["groups"], reader.usage("day", run="s")["groups"]) == ([], [])
+        for unknown in ({"campaign": "d"}, {"run": "s"}):
+            with pytest.raises(NotFound):
+                reader.usage("day", **unknown)
     last = max(held_after)
     assert held_after.pop(last) == {"requests": 0, "output_tokens": 0}, "a call that was not sent is no call of that day"
     assert used_by_day(after) == held_after
