@@ -68,6 +68,24 @@ class Reader:
             self.left += 1
 
 
+class WholeReader(Reader):
+    """Takes chunks with their frames wherever it may. `wholes`: as they came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wholes: list[bytes] = []
+        self.whole = self.take
+
+    def take(self, data: bytes) -> bool:
+        size, _, rest = data.partition(b"\r\n")
+        if len(rest) < 3 or rest[-2:] != b"\r\n" or size != b"%x" % (len(rest) - 2):
+            return False
+        self.wholes.append(data)
+        self.got += rest[:-2]
+        self.passed_at = asyncio.get_running_loop().time()
+        return True
+
+
 def paced(count: int, end: bytes = END) -> Script:
     """So slowly that each piece arrives by itself."""
 
@@ -125,21 +143,23 @@ async def test_more_than_the_buffer_holds_while_the_reader_is_slow_arrives_in_or
     assert reader.got == b"".join(pieces)
 
 
-async def test_a_connection_that_breaks_behind_chunks_that_were_taken_is_told() -> None:
+@pytest.mark.parametrize("kind", [Reader, WholeReader])
+async def test_a_connection_that_breaks_behind_chunks_that_were_taken_is_told(kind: type[Reader]) -> None:
     async def script(wire: Wire) -> None:
         await wire.request()
         await wire.send(HEAD)
-        for number in range(5):
+        for number in range(6):
             await wire.send(chunk(b"%04d." % number))
             await asyncio.sleep(0.005)
         wire.reset()
 
-    reader = Reader()
+    reader = kind()
     async with facing(script) as (upstream, _), upstream.send("/v1/x", b"{}") as answer:
         with pytest.raises(EngineFailure) as caught:
             await reader.read(answer)
         assert not answer.complete
-    assert caught.value.kind == "died" and reader.got == all_of(5)
+    assert caught.value.kind == "died" and reader.got == all_of(6)
+    assert not isinstance(reader, WholeReader) or reader.wholes
 
 
 async def test_framing_that_breaks_behind_chunks_that_were_taken_is_told() -> None:
@@ -150,7 +170,8 @@ async def test_framing_that_breaks_behind_chunks_that_were_taken_is_told() -> No
     assert caught.value.kind == "died" and reader.got == all_of(5)
 
 
-async def test_silence_is_counted_from_the_last_chunk_that_was_taken() -> None:
+@pytest.mark.parametrize("kind", [Reader, WholeReader])
+async def test_silence_is_counted_from_the_last_chunk_that_was_taken(kind: type[Reader]) -> None:
     async def script(wire: Wire) -> None:
         await wire.request()
         await wire.send(HEAD)
@@ -159,12 +180,13 @@ async def test_silence_is_counted_from_the_last_chunk_that_was_taken() -> None:
             await asyncio.sleep(0.1)
         await wire.closed_by_client(10)
 
-    reader = Reader()
+    reader = kind()
     timeouts = Timeouts(connect_s=5, first_byte_s=20, between_chunks_s=0.5, whole_s=30)
     async with facing(script, timeouts) as (upstream, _), upstream.send("/v1/x", b"{}") as answer:
         with pytest.raises(EngineFailure) as caught:
             await reader.read(answer)
     assert (caught.value.kind, caught.value.phase) == ("timeout", "between_chunks") and reader.got == all_of(8)
+    assert not isinstance(reader, WholeReader) or len(reader.wholes) > 4
 
 
 async def test_what_the_taking_raises_reaches_the_reader() -> None:
@@ -201,24 +223,6 @@ async def test_a_reader_that_is_cancelled_gets_nothing_more() -> None:
         so_far = bytes(reader.got)
         await asyncio.sleep(0.05)
         assert task.cancelled() and reader.got == so_far
-
-
-class WholeReader(Reader):
-    """Takes chunks with their frames wherever it may. `wholes`: as they came."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wholes: list[bytes] = []
-        self.whole = self.take
-
-    def take(self, data: bytes) -> bool:
-        size, _, rest = data.partition(b"\r\n")
-        if len(rest) < 3 or rest[-2:] != b"\r\n" or size != b"%x" % (len(rest) - 2):
-            return False
-        self.wholes.append(data)
-        self.got += rest[:-2]
-        self.passed_at = asyncio.get_running_loop().time()
-        return True
 
 
 async def test_between_two_chunks_what_comes_in_is_offered_with_its_frame() -> None:
@@ -274,37 +278,3 @@ async def test_in_a_body_that_comes_in_no_chunks_nothing_is_offered_whatever_cam
         assert engine.connections == 1
     assert first.wholes and first.got == all_of(10)
     assert not second.wholes and second.got == b"".join(looks)
-
-
-async def test_silence_is_counted_from_the_last_chunk_that_was_taken_with_its_frame() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.request()
-        await wire.send(HEAD)
-        for number in range(8):
-            await wire.send(chunk(b"%04d." % number))
-            await asyncio.sleep(0.1)
-        await wire.closed_by_client(10)
-
-    reader = WholeReader()
-    timeouts = Timeouts(connect_s=5, first_byte_s=20, between_chunks_s=0.5, whole_s=30)
-    async with facing(script, timeouts) as (upstream, _), upstream.send("/v1/x", b"{}") as answer:
-        with pytest.raises(EngineFailure) as caught:
-            await reader.read(answer)
-    assert (caught.value.kind, caught.value.phase) == ("timeout", "between_chunks")
-    assert reader.got == all_of(8) and len(reader.wholes) > 4
-
-
-async def test_a_connection_that_breaks_behind_chunks_taken_with_their_frames_is_told() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.request()
-        await wire.send(HEAD)
-        for number in range(6):
-            await wire.send(chunk(b"%04d." % number))
-            await asyncio.sleep(0.005)
-        wire.reset()
-
-    reader = WholeReader()
-    async with facing(script) as (upstream, _), upstream.send("/v1/x", b"{}") as answer:
-        with pytest.raises(EngineFailure) as caught:
-            await reader.read(answer)
-    assert caught.value.kind == "died" and reader.got == all_of(6) and reader.wholes

@@ -43,14 +43,24 @@ async def test_a_chunk_is_framed() -> None:
     assert agent.last_write_at > 0
 
 
-@pytest.mark.parametrize("why", ["not opened", "backed up", "too much", "closing", "deaf"])
-async def test_nothing_is_done_where_a_write_would_have_to_wait_or_would_fail(why: str) -> None:
+HINDRANCES = ("not opened", "backed up", "too much", "closing", "deaf")
+
+
+async def hindered(why: str) -> tuple[AgentSide, Transport, bytes]:
+    """And what it is to write."""
     transport = Transport()
     agent = await side(None if why == "not opened" else transport)
     transport.waiting = WAITS_ABOVE_BYTES if why == "backed up" else 0
     transport.closing = why == "closing"
     agent.deaf = why == "deaf"
-    assert not agent.write_at_once(b"x" * (WAITS_ABOVE_BYTES + 1 if why == "too much" else 1))
+    agent.tape = AnswerTape() if why == "kept" else None
+    return agent, transport, b"x" * (WAITS_ABOVE_BYTES + 1 if why == "too much" else 1)
+
+
+@pytest.mark.parametrize("why", HINDRANCES)
+async def test_nothing_is_done_where_a_write_would_have_to_wait_or_would_fail(why: str) -> None:
+    agent, transport, data = await hindered(why)
+    assert not agent.write_at_once(data)
     assert transport.written == b""
 
 
@@ -62,13 +72,8 @@ async def test_a_framed_chunk_goes_out_as_it_is() -> None:
     assert transport.written == b"9\r\ndata: 1\n\n\r\n" and agent.last_write_at > 0
 
 
-@pytest.mark.parametrize("why", ["not opened", "backed up", "too much", "closing", "deaf", "kept"])
+@pytest.mark.parametrize("why", [*HINDRANCES, "kept"])
 async def test_a_framed_chunk_is_left_where_it_would_have_to_wait_or_is_to_be_kept(why: str) -> None:
-    transport = Transport()
-    agent = await side(None if why == "not opened" else transport)
-    transport.waiting = WAITS_ABOVE_BYTES if why == "backed up" else 0
-    transport.closing = why == "closing"
-    agent.deaf = why == "deaf"
-    agent.tape = AnswerTape() if why == "kept" else None
-    assert not agent.pass_chunk(b"x" * (WAITS_ABOVE_BYTES + 1 if why == "too much" else 1))
+    agent, transport, chunk = await hindered(why)
+    assert not agent.pass_chunk(chunk)
     assert transport.written == b""
